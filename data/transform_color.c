@@ -36,6 +36,7 @@ static void turn_hue(float *x, int64_t plane, float by) {
         else hue = 4 + (*r - *g) / span;
         hue = hue + 6 * by;
         hue -= 6 * floorf(hue / 6);
+        if (!(hue >= 0 && hue <= 6)) continue; /* of no numbers, or turned further than numbers can tell */
         const float part = hue - floorf(hue), down = most - span * part, up = least + span * part;
         const float sixth[6][3] = {{most, up, least},   {down, most, least}, {least, most, up},
                                    {least, down, most}, {up, least, most},   {most, least, down}};

@@ -50,5 +50,6 @@ each_recipe() {
     "$@" csv-classification csv-classification --data kinds.csv --batch 12
     "$@" csv-regression csv-regression --data sizes.csv --batch 12
     "$@" char-lstm char-lstm --data text.txt --batch 8 --set model.hidden=24 --set data.limit=40
+    "$@" gpt-divided gpt-divided --data text.txt --batch 8 --set model.layers=1 --set data.limit=40
     "$@" char-gpt char-gpt --data text.txt --batch 8 --set model.layers=2 --set data.limit=40
 }
