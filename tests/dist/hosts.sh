@@ -17,8 +17,16 @@ put_hosts_up() {
             ip -n "$ns$host" link set eth0 up && ip -n "$ns$host" link set lo up || return 1
         i=$((i + 1))
     done
-    # HOST COMMAND...: what stands in for ssh
-    printf '#!/bin/sh\ncase $1 in %s.2) host=a ;; *) host=b ;; esac\nshift\nexec ip netns exec %s$host sh -c "$*"\n' "$net" "$ns" >agent
+    # HOST COMMAND...: what stands in for ssh. Each host has its own name and folder for temporary files, as machines do: the launcher's daemons
+    # keep their session under both, and two that start in the same one are in each other's way.
+    mkdir -p tmp.a tmp.b
+    cat >agent <<END
+#!/bin/sh
+case \$1 in $net.2) host=a ;; *) host=b ;; esac
+shift
+export TMPDIR=$PWD/tmp.\$host
+exec ip netns exec $ns\$host unshare --uts sh -c "hostname $ns\$host && \$*"
+END
     chmod +x agent
 }
 by_two_hosts() {
