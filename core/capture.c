@@ -1,5 +1,6 @@
 /* Capture: a function is run, and every call of a kernel that it leads to is noted with its memory. Storages are known by number (slots), so
  * that memory can be planned afterwards. */
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,21 +15,23 @@
 #include "core/passes/passes.h"
 #include "core/threads.h"
 
-_Thread_local ct_graph *ct__capturing, *ct__recorded;
+_Thread_local ct_graph *ct__capturing;
+/* The one whose function runs, whether it records still, has been suspended or has given up; NULL: there is none. */
+static _Thread_local ct_graph *recorded;
 
 bool ct_is_capturing(void) { return ct__capturing != NULL; }
 
 bool ct_capture_suspend(void) {
     if (!ct__capturing) return false;
-    ct__recorded->suspended = true;
+    recorded->suspended = true;
     ct__capturing = NULL;
     return true;
 }
 
 void ct_capture_resume(bool was_suspended) {
-    if (!was_suspended || !ct__recorded || !ct__recorded->suspended) return;
-    ct__recorded->suspended = false;
-    ct__capturing = ct__recorded;
+    if (!was_suspended || !recorded || !recorded->suspended) return;
+    recorded->suspended = false;
+    ct__capturing = recorded;
 }
 
 void ct__capture_give_up(bool was_pending) {
@@ -63,16 +66,32 @@ int ct__graph_slot(ct_graph *g, ct_device device, size_t bytes) {
     return g->n_slots++;
 }
 
+/* A graph knows the memory that its function makes without holding it, so that it ends when the function lets go of it; another thread may
+ * be the last to do so. Under this lock memory that a graph knows is alive: references to it are given up under it as well. */
+static pthread_mutex_t knowing = PTHREAD_MUTEX_INITIALIZER;
+static pthread_once_t watching = PTHREAD_ONCE_INIT;
+static ct_graph *recordings; /* of all threads */
+
+static void lock(void) { pthread_mutex_lock(&knowing); }
+static void unlock(void) { pthread_mutex_unlock(&knowing); }
+static void watch_forks(void) { pthread_atfork(lock, unlock, unlock); } /* a child never finds the lock taken */
+
+static bool know(ct_graph *g, ct_storage *storage, int slot) {
+    lock();
+    const bool ok = ct__map_put(&g->by_storage, storage, (void *)(intptr_t)(slot + 1));
+    unlock();
+    return ok || ct__fail_memory("capture", sizeof(void *));
+}
+
 /* That of a storage; of one that was there before, from its first use on, and the graph holds it. */
 static int slot_of(ct_graph *g, ct_storage *storage) {
+    lock();
     void **found = ct__map_find(&g->by_storage, storage);
-    if (found) return (int)(intptr_t)*found - 1;
+    const int known = found ? (int)(intptr_t)*found - 1 : -1;
+    unlock();
+    if (known >= 0) return known;
     const int slot = ct__graph_slot(g, storage->device, storage->bytes);
-    if (slot < 0) return -1;
-    if (!ct__map_put(&g->by_storage, storage, (void *)(intptr_t)(slot + 1))) {
-        ct__fail_memory("capture", sizeof(void *));
-        return -1;
-    }
+    if (slot < 0 || !know(g, storage, slot)) return -1;
     ct__storage_retain(storage);
     g->slots[slot].kept = storage;
     return slot;
@@ -80,10 +99,10 @@ static int slot_of(ct_graph *g, ct_storage *storage) {
 
 static bool note_made(ct_graph *g, ct_storage *storage) {
     const int slot = ct__graph_slot(g, storage->device, storage->bytes);
-    if (slot < 0) return false;
+    if (slot < 0 || !know(g, storage, slot)) return false;
     g->slots[slot].made = true;
-    return ct__map_put(&g->by_storage, storage, (void *)(intptr_t)(slot + 1)) ||
-           ct__fail_memory("capture", sizeof(void *));
+    atomic_store_explicit(&storage->known, true, memory_order_relaxed); /* nobody else has it yet */
+    return true;
 }
 
 void ct__capture_made(ct_storage *storage) {
@@ -91,8 +110,12 @@ void ct__capture_made(ct_storage *storage) {
     if (!note_made(ct__capturing, storage)) ct__capture_give_up(was_pending);
 }
 
-void ct__capture_ended(ct_storage *storage) {
-    for (ct_graph *g = ct__recorded; g; g = g->around) ct__map_take(&g->by_storage, storage);
+bool ct__capture_let_go(ct_storage *storage) {
+    lock();
+    const bool last = atomic_fetch_sub_explicit(&storage->refs, 1, memory_order_acq_rel) == 1;
+    for (ct_graph *g = recordings; g && last; g = g->next_recording) ct__map_take(&g->by_storage, storage);
+    unlock();
+    return last;
 }
 
 static void touch(ct_graph *g, int slot) {
@@ -367,16 +390,32 @@ bool ct_graph_is_good(const ct_graph *g) { return g && !ct__graph_fault(g); }
 
 /* ---- The whole ---- */
 
-/* What the function has left behind is kept as it is. */
-static void keep_what_is_left(ct_graph *g) {
-    for (size_t i = 0; i < g->by_storage.capacity; i++) {
+static void begin_recording(ct_graph *g) {
+    pthread_once(&watching, watch_forks);
+    lock();
+    g->next_recording = recordings;
+    recordings = g;
+    unlock();
+    g->around = recorded;
+    ct__capturing = recorded = g;
+}
+
+/* What the function has left behind is kept as it is, if the graph is to stay. */
+static void end_recording(ct_graph *g, bool stays) {
+    lock();
+    for (size_t i = 0; i < g->by_storage.capacity && stays; i++) {
         ct_storage *storage = (ct_storage *)(uintptr_t)g->by_storage.entries[i].key;
         if (!storage) continue;
         ct_graph_slot *slot = &g->slots[(int)(intptr_t)g->by_storage.entries[i].value - 1];
         if (slot->kept) continue;
         ct__storage_retain(storage);
         slot->kept = storage;
+        atomic_store_explicit(&storage->known, false, memory_order_relaxed); /* it is held from here on */
     }
+    ct_graph **link = &recordings;
+    while (*link != g) link = &(*link)->next_recording;
+    *link = g->next_recording;
+    unlock();
     ct__map_free(&g->by_storage);
 }
 
@@ -458,19 +497,19 @@ static bool run_whole(bool (*function)(void *context), void *context) {
 
 bool ct__graph_record(ct_graph *g, bool (*function)(void *context), void *context) {
     g->tuning = atomic_load_explicit(&ct__tuning, memory_order_relaxed);
-    g->around = ct__recorded;
-    ct__capturing = ct__recorded = g;
+    begin_recording(g);
     const bool ok = run_whole(function, context);
     for (int i = 0; i < g->n_generators; i++)
         g->generators[i].drawn = ct_rng_position(g->generators[i].rng) - g->generators[i].begin;
     for (int i = 0; i < g->n_guards; i++) g->guards[i].value = *g->guards[i].version;
     ct__capturing = NULL;
-    ct__recorded = g->around;
+    recorded = g->around;
     if (ok && g->refusal.code != CT_OK) ct__error_put(&g->refusal);
     else if (ok && g->suspended)
         ct_fail(CT_ERR_STATE, "capture", "the function has suspended its recording and not resumed it");
-    if (!ok || !ct_ok()) return false;
-    keep_what_is_left(g);
+    const bool stays = ok && ct_ok();
+    end_recording(g, stays);
+    if (!stays) return false;
     mark_shared(g);
     note_what_lasts(g);
     move_early_effects(g);
@@ -504,7 +543,7 @@ ct_graph *ct_capture(bool (*function)(void *context), void *context, unsigned fl
     if (ct__pending()) return NULL;
     if (!function) return ct__fail_null(me, "function"), NULL;
     if (!read_flags(&flags)) return NULL;
-    if (ct__recorded) return ct_fail(CT_ERR_STATE, me, "a capture cannot be part of another"), NULL;
+    if (recorded) return ct_fail(CT_ERR_STATE, me, "a capture cannot be part of another"), NULL;
     ct_graph *g = ct__graph_new();
     if (!g) return NULL;
     g->flags = flags;
@@ -537,7 +576,6 @@ void ct_graph_free(ct_graph *g) {
     for (int i = 0; i < g->n_blocks; i++) ct__storage_release(g->blocks[i]);
     for (int i = 0; i < g->n_generators; i++) ct__rng_release(g->generators[i].rng);
     ct__graph_data_free(g);
-    ct__map_free(&g->by_storage);
     if (g->changed) ct__free(g->changed, ((size_t)g->n_slots + 1) * sizeof *g->changed);
     ct__free(g->guards, (size_t)g->guards_room * sizeof *g->guards);
     ct__free(g->draws, (size_t)g->draws_room * sizeof *g->draws);

@@ -7,8 +7,6 @@
 #include "core/call.h"
 
 extern _Thread_local ct_graph *ct__capturing; /* NULL: nothing is recorded */
-/* The one whose function runs, whether it records still, has been suspended or has given up; NULL: there is none. */
-extern _Thread_local ct_graph *ct__recorded;
 
 /* What cannot be recorded ends the recording, not the function, which goes on to its end: ct_capture then raises the error. So none of
  * these fails. */
@@ -17,7 +15,7 @@ extern _Thread_local ct_graph *ct__recorded;
 void ct__capture_give_up(bool was_pending);
 void ct__capture_call(const ct_call *call, const ct_request *r); /* after a kernel has run */
 void ct__capture_made(ct_storage *storage);                      /* it is new */
-void ct__capture_ended(ct_storage *storage);      /* its memory goes; said while the recording is suspended, too */
+bool ct__capture_let_go(ct_storage *storage);     /* gives up a reference to what is known; true: it was the last */
 void ct__capture_drew(ct_rng *rng, ct_random at); /* a generator has given a position to an op */
 void ct__capture_rng_freed(ct_rng *rng);          /* the program gives a generator up */
 /* The lowering of a random op begins (1) and ends (-1): what it writes may be its position. */

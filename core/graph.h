@@ -96,7 +96,8 @@ struct ct_graph {
     int n_records, records_room;
     ct_graph_slot *slots;
     int n_slots, slots_room;
-    ct_map by_storage; /* 1 + slot of a storage that is alive */
+    ct_map by_storage;        /* 1 + slot of a storage that is alive */
+    ct_graph *next_recording; /* of any thread */
     struct {
         ct_rng *rng; /* NULL: the default one */
         uint64_t begin, drawn;

@@ -77,8 +77,9 @@ ct_storage *ct__storage_wrap(ct_device device, void *buffer, size_t bytes, ct_wr
 }
 
 CT__HOT void ct__storage_release(ct_storage *storage) {
-    if (!storage || !is_last(&storage->refs)) return;
-    if (ct__recorded) ct__capture_ended(storage);
+    if (!storage) return;
+    const bool known = atomic_load_explicit(&storage->known, memory_order_relaxed);
+    if (!(known ? ct__capture_let_go(storage) : is_last(&storage->refs))) return;
     size_t size = HEADER;
     if (storage->wrapped) {
         const ct_wrapped wrapped = foreign_of(storage)->wrapped;

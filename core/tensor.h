@@ -17,6 +17,7 @@ typedef struct ct_storage {
     void *buffer; /* on the CPU behind this header, in the same block, unless the memory is wrapped */
     bool wrapped; /* the memory is somebody else's: how it is given back lies behind this header */
     bool read_only;
+    _Atomic bool known; /* to a graph that does not hold it: it was made by a function that is captured (capture.c) */
     struct ct_block *block; /* of a device other than the CPU: where it lies in buffer, and who uses it (arena.h) */
 } ct_storage;
 

@@ -1,6 +1,7 @@
 /* What a captured function may do with the life of things: let go of tensors while its recording is suspended, replay another graph
  * meanwhile; and with generators of random numbers, of which replays go on where they stand. */
 #include <cotangent/capture.h>
+#include <pthread.h>
 #include <string.h>
 
 #include "tests/harness.h"
@@ -73,6 +74,45 @@ TEST(a_recording_that_is_not_resumed_gives_no_graph) {
     CHECK(ct_error_code() == CT_ERR_STATE && strstr(ct_error(), "resumed"));
     ct_error_clear();
     check_replays(ct_capture(with_another_between, &w, 0), &w);
+}
+
+/* ---- Other threads ---- */
+
+typedef struct handing_over {
+    work *work;
+    ct_tensor *mine; /* the other thread's */
+    bool at_once;    /* it is gone before the function goes on; otherwise at any time up to its end */
+    pthread_t thread;
+} handing_over;
+
+static void *let_go(void *context) {
+    handing_over *h = context;
+    ct_drop(h->mine);
+    return NULL;
+}
+
+/* y = 2 x and z = 3 x; another thread lets go of 2 x, and memory of its size is made and used afterwards. */
+static bool hand_over(void *context) {
+    handing_over *h = context;
+    ct_scope { /* behind which nobody else holds it */
+        if ((h->mine = ct_mul_s(h->work->x, 2))) ct_keep(h->mine);
+        ct_assign(h->work->y, h->mine);
+    }
+    if (!h->mine || pthread_create(&h->thread, NULL, let_go, h) != 0) return false;
+    if (h->at_once) pthread_join(h->thread, NULL);
+    const bool ok = ct_assign(h->work->z, ct_add(ct_add(h->work->x, h->work->x), h->work->x));
+    if (!h->at_once) pthread_join(h->thread, NULL);
+    return ok;
+}
+
+TEST(what_a_function_has_made_may_be_let_go_of_by_another_thread) {
+    for (int i = 0; i < 100; i++) {
+        ct_scope {
+            work w = make_work();
+            handing_over h = {.work = &w, .at_once = i % 2 == 0};
+            check_replays(ct_capture(hand_over, &h, 0), &w);
+        }
+    }
 }
 
 /* ---- Generators ---- */

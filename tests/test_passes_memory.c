@@ -97,6 +97,15 @@ static bool changed_weight(void *context) {
     return (l->y = y) && ct_keep(y);
 }
 
+static bool large_before_small(void *context) {
+    layers *l = context;
+    ct_tensor *half = ct_cast(l->weights[0], CT_BF16), *y = ct_matmul(ct_cast(l->x, CT_BF16), half);
+    y = ct_matmul(y, ct_cast(l->weights[1], CT_BF16));
+    for (int i = 2; i < LAYERS; i++) y = ct_add(y, ct_cast(ct_select(l->weights[i], 0, 0), CT_BF16));
+    ct_drop(l->y);
+    return (l->y = y) && ct_keep(y);
+}
+
 TEST(casts_that_wait_for_nothing_are_done_at_once_on_a_device) {
     static const struct {
         const char *name;
@@ -106,6 +115,7 @@ TEST(casts_that_wait_for_nothing_are_done_at_once_on_a_device) {
     } all[] = {{"small ones", halved_layers, 16, 1, 0},
                {"large ones, of which one at a time is in use", halved_layers, 256, 0, 6},
                {"large ones that are in use together", kept_for_later, 256, 1, 0},
+               {"small ones behind large ones that stay", large_before_small, 256, 1, 2},
                {"one of what is changed before it", changed_weight, 256, 1, 1}};
     ct_device device, cpu = {CT_CPU, 0};
     setenv("CT_BACKEND_PATH", CT_TEST_MODULES, 1);

@@ -14,11 +14,11 @@
 
 typedef struct gathering {
     ct_graph *graph;
-    int first;    /* record, at whose place they are done */
-    int *members; /* in order */
+    int first;    /* cast of the graph: the others are like it */
+    int *members; /* in order; they are done at the place of the first of them */
     int n;
     int64_t largest; /* result among them */
-    int *order;      /* of the records, with the members behind the first */
+    int *order;      /* of the records, with the members one after the other */
 } gathering;
 
 static bool is_cast(const ct_record *record) {
@@ -67,7 +67,7 @@ static bool may_go_to(const ct_graph *g, int k, int first) {
     return true;
 }
 
-/* Those that can be done where the first is, with results no larger than `limit`. */
+/* Those that can be done where the first is, and so at any place from there to their own, with results no larger than `limit`. */
 static void gather(gathering *s, int64_t limit) {
     const ct_graph *g = s->graph;
     s->n = 0;
@@ -86,7 +86,7 @@ static void gather(gathering *s, int64_t limit) {
 static void put_together(gathering *s) {
     int n = 0, next = 0;
     for (int k = 0; k < s->graph->n_records; k++) {
-        if (k == s->first)
+        if (k == s->members[0])
             for (int i = 0; i < s->n; i++) s->order[n++] = s->members[i];
         if (next < s->n && s->members[next] == k) next++;
         else s->order[n++] = k;
@@ -135,9 +135,9 @@ static bool replace(gathering *s) {
         ct__record_free(&made);
         return ct_ok();
     }
-    for (int i = 0; i < s->n; i++) ct__record_drop(&g->records[s->members[i]]);
-    ct__record_free(&g->records[s->first]);
-    g->records[s->first] = made;
+    for (int i = 1; i < s->n; i++) ct__record_drop(&g->records[s->members[i]]);
+    ct__record_free(&g->records[s->members[0]]);
+    g->records[s->members[0]] = made;
     ct__pass_note(g, "%d casts are done at once", s->n);
     return true;
 }

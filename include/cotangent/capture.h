@@ -19,9 +19,8 @@
  * leaves no graph: a read of a value (ct_item, ct_read, ct_data), an op whose result has a shape that depends on values, a ct_write to a
  * tensor from before, a generator of random numbers that is set (ct_seed, ct_rng_set_position) or freed.
  *
- * Threads: a graph is for one thread at a time; graphs of their own may be captured and replayed by several at once. As long as a function
- * is captured, what it makes is let go of by its own thread. What effects and guards point at lives as long as graphs that have them are
- * replayed; it may go before the graph does. */
+ * Threads: a graph is for one thread at a time; graphs of their own may be captured and replayed by several at once. What effects and
+ * guards point at lives as long as graphs that have them are replayed; it may go before the graph does. */
 #ifndef COTANGENT_CAPTURE_H
 #define COTANGENT_CAPTURE_H
 
