@@ -87,7 +87,8 @@ const char *ct__kind_name(ct__dist_kind kind);
  * error. */
 bool ct__flight_begin(ct__flight *flight, ct_dist_group *group, const ct__transfer *transfer, ct_dims shape,
                       const char *name);
-bool ct__flights_queued(void); /* whether one has still to be begun */
+bool ct__flights_queued(void);      /* whether one has still to be begun */
+void ct__flights_fail_queued(void); /* nothing can be exchanged any more: those will not be begun */
 /* Moves every call of the job on as far as it goes. False after an error, which every later call has as well. */
 bool ct__flights_move(void);
 ct__stage ct__flight_stage(const ct__flight *flight); /* while it may be moved by another thread */

@@ -93,12 +93,23 @@ bool ct__flights_queued(void) {
     return some;
 }
 
+void ct__flights_fail_queued(void) {
+    for (ct__flight *flight; (flight = take_queued());) flight->stage = CT__FAILED;
+}
+
 /* With the lock held. */
 static bool begin_queued(void) {
     for (ct__flight *flight; (flight = take_queued());) {
         ct_dist_group *group = flight->group;
+        if (!ct__group(group, ct__kind_name(flight->transfer.kind))) { /* the job has broken since it was called */
+            flight->stage = CT__FAILED;
+            return ct__flights_fail_queued(), false;
+        }
         const char *problem = is_message(flight) ? begin_message(flight) : begin_comparison(flight);
-        if (problem) return ct__fail_engine(flight, problem);
+        if (problem) {
+            flight->stage = CT__FAILED;
+            return ct__fail_engine(flight, problem);
+        }
         flight->next = NULL;
         if (group->last) group->last->next = flight;
         else group->first = flight;
@@ -264,6 +275,7 @@ static bool look(ct__flight *flight, unsigned polls, double began, double limit)
     const ct__job *job = &ct__job_state;
     if (flight->stage == CT__OVER) return true;
     if (flight->stage == CT__FAILED || job->broken[0]) {
+        ct__flights_fail_queued(); /* this one may be among them, and its owner may let go of it */
         ct__group(flight->group, ct__kind_name(flight->transfer.kind)); /* the error, where it was another call's */
         return true;
     }

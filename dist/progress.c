@@ -10,10 +10,15 @@
 enum { NAP = 200000 }; /* nanoseconds between two looks: a few percent of a processor while something is on its way */
 
 static pthread_mutex_t lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
-static pthread_cond_t wake = PTHREAD_COND_INITIALIZER;
 static pthread_t thread;
 static bool running, stop;
 static int waiting; /* the program polls by itself */
+/* What there is to look at is told under a lock of its own: who begins a call does not wait for the engine. */
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t wake;
+    bool news;
+} rest = {.lock = PTHREAD_MUTEX_INITIALIZER, .wake = PTHREAD_COND_INITIALIZER};
 
 void ct__lock(void) { pthread_mutex_lock(&lock); }
 bool ct__try_lock(void) { return pthread_mutex_trylock(&lock) == 0; }
@@ -25,12 +30,28 @@ static bool on_their_way(void) {
     return ct__flights_queued();
 }
 
+static void wake_up(void) {
+    pthread_mutex_lock(&rest.lock);
+    rest.news = true;
+    pthread_cond_signal(&rest.wake);
+    pthread_mutex_unlock(&rest.lock);
+}
+
+static void sleep_until_there_is_news(void) {
+    pthread_mutex_lock(&rest.lock);
+    while (!rest.news) pthread_cond_wait(&rest.wake, &rest.lock);
+    rest.news = false;
+    pthread_mutex_unlock(&rest.lock);
+}
+
 static void *run(void *none) {
     (void)none;
     ct__lock();
     while (!stop) {
         if (waiting || !on_their_way()) {
-            pthread_cond_wait(&wake, &lock);
+            ct__unlock();
+            sleep_until_there_is_news();
+            ct__lock();
             continue;
         }
         ct__flights_move();
@@ -56,8 +77,8 @@ void ct__progress_stop(void) {
     if (!running) return;
     ct__lock();
     stop = true;
-    pthread_cond_signal(&wake);
     ct__unlock();
+    wake_up();
     pthread_join(thread, NULL);
     running = false;
 }
@@ -65,12 +86,13 @@ void ct__progress_stop(void) {
 bool ct__progress_runs(void) { return running; }
 
 void ct__progress_begun(void) {
-    if (running) pthread_cond_signal(&wake);
+    if (running) wake_up();
 }
 
 void ct__progress_waits(bool on) {
     ct__lock();
     waiting += on ? 1 : -1;
-    if (!waiting && running) pthread_cond_signal(&wake);
+    const bool over = !waiting;
     ct__unlock();
+    if (over && running) wake_up();
 }

@@ -72,6 +72,7 @@ bool ct__break(const char *op, ct_code code, const char *text) {
         for (ct__flight *f = g->first; f; f = f->next) f->stage = CT__FAILED;
         g->first = g->last = NULL;
     }
+    ct__flights_fail_queued();
     return ct_fail(code, op, "%s", text);
 }
 

@@ -89,6 +89,7 @@ faults() {
     check "$mpi: a message of another shape" tells 2 none message 'ranks disagree: .*rank 0 calls send to rank 1 of f32\[3,4\]'
     check "$mpi: two ranks that wait for each other" tells 2 none deadlock 'dist_receive: receive from rank [01] of f32\[3,4\]: rank [01] waits in receive from rank [01] of f32\[3,4\] instead'
     check "$mpi: a call that has begun" tells 2 none begun 'ranks disagree: rank 0 calls all_reduce \(sum\) of f32\[5\], call 2; rank 1 calls all_reduce \(sum\) of f32\[2\], call 2'
+    check "$mpi: calls while a rank is slow to say what it calls" tells 2 none meanwhile 'ranks disagree: rank 0 calls all_reduce \(sum\) of f32\[5\], call 1; rank 1 calls all_reduce \(sum\) of f32\[2\], call 1'
     check "$mpi: another network" tells 2 none network "ranks disagree: rank 0 calls broadcast from rank 0 of '1.weight', f32\\[2,4\\], call 3; rank 1 calls broadcast from rank 0 of '1.weight', f32\\[5,4\\]"
     check "$mpi: a rank that hangs in a step" tells 2 1 layer "dist_all_reduce: all_reduce \\(sum\\) of '1.bias to 0.weight', f32\\[30\\], call 5: rank 1 has not come to it within 3 s"
     check "$mpi: a rank that hangs" tells 4 3 sleep 'dist_all_reduce: all_reduce \(sum\) of f32\[3,4\], call 1: rank 3 has not come to it within 3 s, and does not answer'

@@ -1,11 +1,12 @@
 /* Ranks that disagree, hang or die: the call ends on every other rank with a text, which is printed. Run by
  * tests/dist.sh under mpirun:
- *     faults shape|dtype|op|order|end|message|deadlock|sleep|kill|begun|network|layer|init */
+ *     faults shape|dtype|op|order|end|message|deadlock|sleep|kill|begun|meanwhile|network|layer|init */
 #include <signal.h>
 #include <unistd.h>
 
 #include <cotangent/nn.h>
 
+#include "dist/dist.h"
 #include "tests/dist/ranks.h"
 
 static int rank, size;
@@ -22,6 +23,22 @@ static void train(const char *what, bool odd) {
     if (parallel && ct_backward(ct_sum(ct_forward(net, ct_ones(CT_DIMS(2, 3)))))) ct_dist_reduce_gradients(parallel);
     ct_dist_parallel_free(parallel);
     ct_module_free(net);
+}
+
+/* Ranks disagree, and one of them is slow to say about what: what the others call until then waits behind that, and fails with it. */
+static void call_meanwhile(bool odd) {
+    enum { CALLS = 3, BLOCKS = 64 };
+    void *blocks[BLOCKS];
+    ct_dist_work *first = ct_dist_all_reduce_start(ct_ones(CT_DIMS(odd ? 2 : 5)), CT_DIST_SUM, NULL), *more[CALLS];
+    usleep(odd ? 500000 : 100000);
+    for (int i = 0; i < CALLS && !odd; i++) more[i] = ct_dist_all_reduce_start(ct_ones(CT_DIMS(5)), CT_DIST_SUM, NULL);
+    for (int i = 0; i < CALLS && !odd; i++) ct_dist_work_free(more[i]);
+    ct_dist_wait(first, NULL);
+    ct_dist_work_free(first);
+    for (int i = 0; i < BLOCKS; i++) /* over what they were */
+        if ((blocks[i] = ct_malloc(sizeof(ct__flight) + 64))) memset(blocks[i], 0x41, sizeof(ct__flight) + 64);
+    usleep(50000);
+    for (int i = 0; i < BLOCKS; i++) ct_free(blocks[i]);
 }
 
 static void do_what(const char *what) {
@@ -41,6 +58,7 @@ static void do_what(const char *what) {
     if (!strcmp(what, "sleep") && odd) sleep(5);
     if (!strcmp(what, "kill") && odd) raise(SIGKILL);
     if (!strcmp(what, "sleep") || !strcmp(what, "kill")) sum_of(CT_DIMS(3, 4), CT_F32);
+    if (!strcmp(what, "meanwhile")) call_meanwhile(odd);
     if (!strcmp(what, "network") || !strcmp(what, "layer")) train(what, odd);
     if (!strcmp(what, "begun")) {
         ct_dist_work *first = ct_dist_all_reduce_start(x, CT_DIST_SUM, NULL);
@@ -57,30 +75,31 @@ static void die(int signal_number) {
     raise(SIGKILL);
 }
 
-/* The last rank, by what its launcher says, dies on its way into the job. */
-static void die_soon(void) {
+static bool is_last(void) { /* by what the launcher says */
     const char *mine = getenv("OMPI_COMM_WORLD_RANK"), *all = getenv("RANKS");
     if (!mine) mine = getenv("PMI_RANK");
-    if (!mine || !all || atoi(mine) != atoi(all) - 1) return;
-    signal(SIGALRM, die);
-    ualarm(20000, 0);
+    return mine && all && atoi(mine) == atoi(all) - 1;
 }
 
 int main(int argc, char **argv) {
-    if (argc == 2 && !strcmp(argv[1], "init")) die_soon();
-    if (argc != 2 || !ct_dist_init()) {
+    const char *what = argc == 2 ? argv[1] : "";
+    if (!strcmp(what, "init") && is_last()) { /* it dies on its way into the job */
+        signal(SIGALRM, die);
+        ualarm(20000, 0);
+    }
+    if (argc != 2 || !ct_dist_init(.no_progress = !strcmp(what, "meanwhile") && is_last())) {
         printf("%s\n", ct_error());
         return 2;
     }
     rank = ct_dist_rank();
     size = ct_dist_size();
     ct_scope
-        do_what(argv[1]);
+        do_what(what);
     if (ct_ok()) ct_dist_end();
     const bool failed = !ct_ok();
     printf("rank %d: %s\n", rank, ct_error());
     fflush(stdout);
-    if (failed && !strcmp(argv[1], "begun")) { /* whatever follows says the same */
+    if (failed && !strcmp(what, "begun")) { /* whatever follows says the same */
         ct_error_clear();
         CHECK(!ct_dist_barrier(NULL) &&
               strstr(ct_error(), "nothing can be exchanged after an earlier error: dist_all_reduce"));
