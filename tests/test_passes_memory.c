@@ -1,5 +1,6 @@
 /* Passes that move records or give them other memory, and what they go by: casts at once, results in place of operands, and which records come
  * before which. */
+#include <cotangent/backend.h>
 #include <stdlib.h>
 
 #include "core/passes/depends.h"
@@ -203,6 +204,58 @@ TEST(results_overwrite_operands_that_nobody_uses_any_more) {
         harness_check(info[0].needed_bytes / wide == all[f].before && info[1].needed_bytes / wide == all[f].after,
                       __FILE__, __LINE__, "%s: %lld bytes as recorded, %lld in place", all[f].name,
                       (long long)info[0].needed_bytes, (long long)info[1].needed_bytes);
+    }
+    CHECK(ct_capture_passes(NULL));
+}
+
+/* y[i] = a[i] + b[n - 1 - i]: it may be written over a, and over b it may not. */
+static bool like_a(ct_infer *infer) {
+    infer->out[0] = *infer->in[0];
+    return true;
+}
+static bool add_reversed(const ct_call *call, ct_stream *stream) {
+    (void)stream;
+    const float *of[2];
+    const int64_t n = call->out[0]->dims[0];
+    for (int i = 0; i < 2; i++) of[i] = (const float *)call->in[i]->buffer + call->in[i]->offset;
+    float *y = (float *)call->out[0]->buffer + call->out[0]->offset;
+    for (int64_t i = 0; i < n; i++) y[i] = of[0][i] + of[1][n - 1 - i];
+    return true;
+}
+static const ct_arg two_inputs[] = {{"a", CT_ARG_FLOAT}, {"b", CT_ARG_FLOAT}, {NULL, 0}};
+static const ct_arg one_output[] = {{"y", 0}, {NULL, 0}};
+static ct_op_slot reversed_slot;
+static const ct_op reversed = {.size = sizeof(ct_op),
+                               .name = "test_add_reversed",
+                               .doc = "a and b backwards.",
+                               .inputs = two_inputs,
+                               .outputs = one_output,
+                               .flags = CT_OP_ALIAS_OK | CT_OP_NO_GRAD,
+                               .infer = like_a,
+                               .slot = &reversed_slot};
+static const ct_kernel reversed_kernels[] = {{"reversed", NULL, NULL, add_reversed}, {0}};
+
+static bool over_the_first(void *context) {
+    ct_tensor **t = context, *in[] = {ct_exp(t[0]), t[0]}, *y;
+    return ct_apply(&reversed, in, 2, NULL, &y, 1) && ct_assign(t[1], y);
+}
+static bool over_the_second(void *context) {
+    ct_tensor **t = context, *in[] = {t[0], ct_exp(t[0])}, *y;
+    return ct_apply(&reversed, in, 2, NULL, &y, 1) && ct_assign(t[1], y);
+}
+
+TEST(an_op_that_is_not_elementwise_overwrites_its_first_operand_alone) {
+    REQUIRE(ct_op_register(&reversed) && ct_op_add_kernels(&reversed, "cpu", reversed_kernels));
+    for (int second = 0; second < 2; second++) {
+        bool (*function)(void *context) = second ? over_the_second : over_the_first;
+        ct_tensor *t[] = {ct_randn(CT_DIMS(WIDE)), ct_zeros(CT_DIMS(WIDE))}, *eager = NULL;
+        CHECK(function(t) && (eager = ct_clone(t[1])) && ct_capture_passes("overwrite"));
+        ct_graph *g = ct_capture(function, t, 0);
+        ct_graph_info info = {.size = sizeof info};
+        CHECK(g && ct_graph_describe(g, &info) && ct_fill(t[1], 0) && ct_replay(g) && ct_replay(g));
+        CHECK(harness_same_bits(eager, t[1]));
+        CHECK(info.needed_bytes / (WIDE * (int64_t)sizeof(float)) == 1 + second);
+        ct_graph_free(g);
     }
     CHECK(ct_capture_passes(NULL));
 }

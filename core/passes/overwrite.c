@@ -27,16 +27,21 @@ static bool reads_alike(const ct_graph *g, int k, int slot, const ct_view *resul
     return true;
 }
 
+static bool may_be_overwritten(const ct_graph *g, int k, int slot, const ct_access *made) {
+    const ct_graph_slot *s = &g->slots[slot], *to = &g->slots[made->slot];
+    return is_planned(g, slot) && s->last == k && s->bytes == to->bytes && ct__same_device(s->device, to->device) &&
+           reads_alike(g, k, slot, made->view);
+}
+
 /* The slot of an operand of record k that its result in `made` may overwrite; -1: there is none. */
 static int find_operand(const ct_graph *g, int k, const ct_access *made) {
     const ct_record *record = &g->records[k];
+    const bool any = record->call.op->flags & CT_OP_ELEMENTWISE;
     ct_access access;
     for (int i = 0; ct__access_next(g, record, &i, &access);) {
-        const ct_graph_slot *s = &g->slots[access.slot];
-        if (access.slot == made->slot || !access.reads || !is_planned(g, access.slot) || s->last != k) continue;
-        if (s->bytes == g->slots[made->slot].bytes && ct__same_device(s->device, g->slots[made->slot].device) &&
-            reads_alike(g, k, access.slot, made->view))
-            return access.slot;
+        if (access.slot == made->slot || !access.reads || !lie_alike(access.view, made->view)) continue;
+        if (may_be_overwritten(g, k, access.slot, made)) return access.slot;
+        if (!any) return -1;
     }
     return -1;
 }

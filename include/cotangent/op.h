@@ -82,7 +82,7 @@ enum {
     CT_OP_NO_GRAD = 8,      /* not differentiable: its results never require grad, and say so when differentiated */
     CT_OP_MUTATES = 16,     /* some input is CT_ARG_MUTATED */
     CT_OP_INTERNAL = 32,    /* a helper of other ops (a fused gradient): not in ops.h */
-    CT_OP_ALIAS_OK = 64,    /* its kernels may write where they read, element by element */
+    CT_OP_ALIAS_OK = 64,    /* may write where it reads an input; not elementwise: the first of the result's shape */
     CT_OP_MOVES = 128,      /* moves elements and computes nothing: its lowering takes half types as they are */
     CT_OP_NARROW = 256,     /* under ct_set_autocast its inputs are cast to that dtype */
     CT_OP_WIDE = 512,       /* under ct_set_autocast its inputs of half precision are cast to f32 */

@@ -7,9 +7,11 @@
 static ct_caches caches = {.l1_ways = 8, .l1_way = 4096, .l2_ways = 8, .l2_way = 131072};
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-/* A power of two, as sets are numbered by bits of the address. */
+/* A way is a power of two, as sets are numbered by bits of the address. With fewer ways than any processor has that these kernels are for,
+ * which emulators tell of, tiles would be of hardly a row. */
+enum { LEAST_WAYS = 8 };
 static void set(int64_t *ways, int64_t *way, long bytes, long associativity) {
-    if (bytes <= 0 || associativity <= 0 || bytes % associativity) return;
+    if (bytes <= 0 || associativity < LEAST_WAYS || bytes % associativity) return;
     const int64_t each = bytes / associativity;
     if (each < 64 || (each & (each - 1))) return;
     *ways = associativity, *way = each;
