@@ -18,8 +18,9 @@
  * "net.PARAMETER", and of optimizer and averages "optim.PARAMETER.WHAT"; the optimizer's "steps" and "numbers" end with
  * one for each parameter. */
 
-static const char net_prefix[] = "net.", steps_name[] = "optim.steps", numbers_name[] = "optim.numbers";
-static const char *const learned_prefixes[] = {"optim.", "ema."};
+static const char net_prefix[] = "net.", optim_prefix[] = "optim.", steps_name[] = "optim.steps",
+                  numbers_name[] = "optim.numbers";
+static const char *const learned_prefixes[] = {optim_prefix, "ema."};
 
 /* The local tensor that an entry belongs to; *what: what follows its name. NULL: it is none of a parameter. */
 static const ct__local *owner_of(const ct__parts *parts, const char *name, size_t *prefix, const char **what) {
@@ -118,10 +119,21 @@ static bool put_divided(saving *s, const ct__local *local, const char *name, siz
     return fine;
 }
 
+/* An optimizer's state of a parameter that this rank has whole, and learns a part of. */
+static bool is_state_part(const ct__local *local, const char *name) {
+    return local && local->learned_apart && strncmp(name, optim_prefix, sizeof optim_prefix - 1) == 0;
+}
+
+static bool put_state_part(saving *s, const ct__local *local, const char *name, ct_tensor *x) {
+    s->sources[ct_state_count(s->whole)] = (source){.x = x, .part = &local->state};
+    return ct_state_put(s->whole, name, ct_expand(ct_scalar(0, ct_dtype_of(x)), local->state.cut.shape));
+}
+
 static bool put_entry(saving *s, const char *name, ct_tensor *x) {
     size_t prefix;
     const char *what;
     const ct__local *local = owner_of(&s->parts, name, &prefix, &what);
+    if (is_state_part(local, name) && ct_numel(x) == local->state.count) return put_state_part(s, local, name, x);
     if (local && local->divided && ct_numel(x) == ct_numel(local->x))
         return put_divided(s, local, name, prefix, what, x);
     if (s->parts.divided && is_by_parameter(name)) x = by_parameter(&s->parts, x, false);
@@ -336,12 +348,12 @@ static bool copy_run(void *context, int64_t from, int64_t to, int64_t count) {
     return true;
 }
 
-/* A divided tensor from those of the file. NULL after an error. */
-static ct_tensor *assemble(const ct__parts *parts, const ct__local *local, const ct_state *stored, const char *name,
+/* A divided tensor of that shape from those of the file that its n parts are in. NULL after an error. */
+static ct_tensor *assemble(const ct__part *parts, int n, ct_dims shape, const ct_state *stored, const char *name,
                            size_t prefix, const char *what, const char *path) {
     ct_tensor *made = NULL;
-    for (int i = local->part; i < local->part + local->parts; i++) {
-        const ct__part *part = &parts->parts[i];
+    for (int i = 0; i < n; i++) {
+        const ct__part *part = &parts[i];
         char *full = name_with(name, prefix, part->name, what);
         ct_tensor *x = full ? ct_state_get(stored, full) : NULL;
         const ct_dims is = x ? ct_shape(x) : (ct_dims){0}, wanted = part->cut.shape;
@@ -350,7 +362,8 @@ static ct_tensor *assemble(const ct__parts *parts, const ct__local *local, const
                     ct_dims_text(wanted));
         ct_free(full);
         if (!ct_ok()) return NULL;
-        if (!made) made = ct_zeros(ct_shape(local->x), .dtype = ct_dtype_of(x));
+        if (!made) made = ct_zeros(shape, .dtype = ct_dtype_of(x));
+        if (made && part->count == 0) continue;
         filling f = {.from = ct_data(x), .to = made ? ct_data_mut(made) : NULL, .width = ct_dtype_size(ct_dtype_of(x))};
         if (!f.from || !f.to || ct_dtype_of(x) != ct_dtype_of(made)) return NULL;
         ct__part_runs(part, copy_run, &f);
@@ -381,11 +394,18 @@ static bool take_apart(const ct__parts *parts, const ct_state *stored, ct_state 
         size_t prefix = 0;
         bool first = false;
         ct_scope {
-            const ct__local *owner = first_part_of(parts, name, &prefix, &what, &first);
+            const ct__local *whole = owner_of(parts, name, &prefix, &what);
+            const bool state = is_state_part(whole, name);
+            const ct__local *owner = state ? NULL : first_part_of(parts, name, &prefix, &what, &first);
             ct_tensor *x = ct_state_at(stored, i);
-            if (owner && first) {
+            if (state) {
+                x = assemble(&whole->state, 1, CT_DIMS(whole->state.count), stored, name, prefix, what, path);
+                fine = x && ct_state_put(local, name, x);
+            } else if (owner && first) {
                 char *full = name_with(name, prefix, owner->name, what);
-                x = full ? assemble(parts, owner, stored, name, prefix, what, path) : NULL;
+                x = full ? assemble(&parts->parts[owner->part], owner->parts, ct_shape(owner->x), stored, name, prefix,
+                                    what, path)
+                         : NULL;
                 fine = x && ct_state_put(local, full, x);
                 ct_free(full);
             } else if (!owner) {

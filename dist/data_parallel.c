@@ -329,6 +329,29 @@ static bool set_up(ct_dist_parallel *p, const ct_dist_parallel_options *o) {
     return !o->shards || (p->shards = ct__shards_new(p, o->shards));
 }
 
+static ct_dist_parallel *parallels; /* all that there are */
+
+bool ct__parallel_averages(ct_tensor *const *leaves, int n, ct_dist_group *group) {
+    const ct_dist_group *wanted = ct__group(group, "dist_divide");
+    for (int i = 0; wanted && i < n; i++) {
+        bool found = !ct_requires_grad(leaves[i]); /* frozen: there is nothing to average */
+        for (const ct_dist_parallel *p = parallels; p && !found; p = p->next) {
+            if (ct__group(p->group, "dist_divide") != wanted) continue;
+            /* they are listed from the last one on: mostly the one sought is the first looked at */
+            for (int k = 0; k < p->learned_count && !found; k++)
+                found =
+                    p->learned[(p->learned_count - 1 - i % p->learned_count + k) % p->learned_count].leaf == leaves[i];
+        }
+        if (!found && ct_ok())
+            return ct_fail(
+                CT_ERR_STATE, "dist_divide",
+                "stage 1 leaves gradients whole, and nothing averages that of %s, parameter %d of the step, over "
+                "these %d ranks: ct_dist_data_parallel does",
+                ct_tensor_text(leaves[i]), i, wanted->size);
+    }
+    return wanted && ct_ok();
+}
+
 ct_dist_parallel *ct_dist_data_parallel_p(ct_module *net, const ct_dist_parallel_options *options) {
     TAKE_OPTIONS(ct_dist_parallel_options, o, options);
     if (!ct_ok()) return NULL;
@@ -342,7 +365,9 @@ ct_dist_parallel *ct_dist_data_parallel_p(ct_module *net, const ct_dist_parallel
         ct_fail(CT_ERR_MEMORY, "dist_data_parallel", "no memory");
         return NULL;
     }
-    *p = (ct_dist_parallel){.net = ct_module_keep(net), .group = o.group, .bf16 = o.bf16, .sync = true, .arrived = -1};
+    *p = (ct_dist_parallel){
+        .net = ct_module_keep(net), .group = o.group, .bf16 = o.bf16, .sync = true, .arrived = -1, .next = parallels};
+    parallels = p;
     if (set_up(p, &o)) return p;
     ct_dist_parallel_free(p);
     return NULL;
@@ -350,6 +375,9 @@ ct_dist_parallel *ct_dist_data_parallel_p(ct_module *net, const ct_dist_parallel
 
 void ct_dist_parallel_free(ct_dist_parallel *p) {
     if (!p) return;
+    ct_dist_parallel **at = &parallels;
+    while (*at != p) at = &(*at)->next;
+    *at = p->next;
     forget_step(p);
     for (int i = 0; i < p->learned_count; i++) {
         if (p->learned[i].watch) p->learned[i].watch->parallel = NULL;

@@ -30,7 +30,7 @@ static bool divide_layer(ct_module *layers, int i, const ct_dist_divide_options 
         return ct_fail(CT_ERR_VALUE, "dist_divide", "layer %d is a %s; transformer_encoder_layer is expected", i,
                        ct_module_type(layer)->name);
     if (o->tensor && ct_dist_group_size(o->tensor) > 1 && !cut_layer(layer, o->tensor)) return false;
-    if (o->stage == 0) return true;
+    if (o->stage < 2) return true;
     char name[24]; /* the child that is replaced is freed, and with it what it is called */
     snprintf(name, sizeof name, "%.23s", ct_module_child_name(layers, i));
     ct_module *sharded = ct_dist_sharded(ct_module_keep(layer), .group = o->data, .stage = o->stage);
@@ -41,13 +41,17 @@ bool ct_dist_divide_p(ct_module *net, const ct_dist_divide_options *options) {
     TAKE_OPTIONS(ct_dist_divide_options, o, options);
     if (!ct_ok()) return false;
     if (!net) return ct_fail(CT_ERR_NULL, "dist_divide", "net is NULL");
+    if (o.stage < 0 || o.stage > 3)
+        return ct_fail(CT_ERR_VALUE, "dist_divide", "stage is %d; expected 1, 2 or 3, or 0 for none", o.stage);
     ct_module *layers = ct_module_find_child(net, "layers");
+    const bool cut = o.tensor && ct_dist_group_size(o.tensor) > 1;
+    if (o.stage == 1 && !cut) return ct__group(o.data, "dist_divide") && ct__divide_learning(net, o.data);
     if (!layers || ct_module_child_count(layers) == 0)
         return ct_fail(CT_ERR_VALUE, "dist_divide", "a %s has no \"layers\"; ct_nn_gpt and ct_nn_vit have",
                        ct_module_type(net)->name);
     bool fine = ct__group(o.data, "dist_divide") != NULL;
     for (int i = 0; fine && i < ct_module_child_count(layers); i++) fine = divide_layer(layers, i, &o);
-    return fine;
+    return fine && (o.stage != 1 || ct__divide_learning(net, o.data));
 }
 
 /* ---- The norm of all gradients ---- */

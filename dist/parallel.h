@@ -41,7 +41,17 @@ struct ct_dist_parallel {
     int bucket_count, launched;
     int arrived;               /* a large parameter whose gradient is complete, and about to be the leaf's; -1: none */
     struct ct__shards *shards; /* NULL: not in shards */
+    struct ct_dist_parallel *next;
 };
+
+/* Whether gradients of all of these are averaged over the group, by whatever ct_dist_data_parallel there is; else an
+ * error. */
+bool ct__parallel_averages(ct_tensor *const *leaves, int n, ct_dist_group *group);
+
+/* In stage1.c. Optimizers that are made from here on learn a part of each parameter of net, one for each rank of the
+ * group. */
+bool ct__divide_learning(ct_module *net, ct_dist_group *group);
+bool ct__learned_apart(const ct_module *module, ct_dist_group **group); /* whether that is so of its own parameters */
 
 /* In shards.c. A sum of gradients and buffers, flat. */
 struct ct__shards *ct__shards_new(ct_dist_parallel *parallel, int shards);

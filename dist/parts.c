@@ -29,10 +29,14 @@ static bool has_first(const ct_dist_group *group) {
 }
 
 /* sharded: the elements are shared in equal parts by the ranks of `shards`. */
+static void count_copies(ct__part *part, bool sharded, ct_dist_group *shards) {
+    part->copies = ct_dist_size() / part->cut.ranks / (sharded ? ct_dist_group_size(shards) : 1);
+    part->first_copy = (!sharded || has_first(shards)) && (part->cut.ranks == 1 || has_first(part->cut.group));
+    part->first_copy = part->first_copy || part->copies == 1;
+}
+
 static bool add_part(ct__parts *parts, char *name, ct__part part, bool sharded, ct_dist_group *shards) {
-    part.copies = ct_dist_size() / part.cut.ranks / (sharded ? ct_dist_group_size(shards) : 1);
-    part.first_copy = (!sharded || has_first(shards)) && (part.cut.ranks == 1 || has_first(part.cut.group));
-    part.first_copy = part.first_copy || part.copies == 1;
+    count_copies(&part, sharded, shards);
     part.name = name;
     if (!name || !grow((void **)&parts->parts, parts->count, sizeof part)) {
         ct_free(name);
@@ -99,6 +103,17 @@ static bool add_shard(ct__parts *parts, const char *path, ct_module *module) {
     return true;
 }
 
+/* What an optimizer has for a parameter of which it learns a run: like the parameter, but of fewer elements. */
+static void learn_apart(ct__local *local, const ct_module *owner, const ct__part *whole) {
+    ct_dist_group *group;
+    if (local->buffer || !ct__learned_apart(owner, &group)) return;
+    local->learned_apart = true;
+    local->state = *whole;
+    local->state.name = local->name;
+    ct_division_range(ct_module_division(owner), whole->count, &local->state.first, &local->state.count);
+    count_copies(&local->state, true, group);
+}
+
 static bool add_module(void *context, const char *path, ct_module *module) {
     ct__parts *parts = context;
     if (ct__is_sharded(module)) return add_shard(parts, path, module);
@@ -114,7 +129,8 @@ static bool add_module(void *context, const char *path, ct_module *module) {
         ct__part part = {.local = parts->local_count - 1, .count = ct_numel(x)};
         ct__local *local = &parts->locals[part.local];
         local->divided = ct__cut_of(module, buffer ? -1 : i, ct_shape(x), &part.cut);
-        parts->divided = parts->divided || local->divided;
+        learn_apart(local, module, &part);
+        parts->divided = parts->divided || local->divided || local->learned_apart;
         if (!add_part(parts, join(local->name, ""), part, false, NULL)) return false;
     }
     return true;

@@ -22,14 +22,16 @@ typedef struct ct__local {
     char *name;
     ct_tensor *x; /* not kept */
     bool buffer, divided;
-    int part, parts; /* its first part, and how many there are */
+    int part, parts;    /* its first part, and how many there are */
+    bool learned_apart; /* an optimizer's state is of some of its elements alone (stage 1): */
+    ct__part state;     /* a part of that state; its name is the local's */
 } ct__local;
 
 typedef struct ct__parts {
     ct__local *locals;
     ct__part *parts;
     int local_count, count;
-    bool divided; /* some local is */
+    bool divided; /* some local is, or is learned apart */
 } ct__parts;
 
 /* In the order of ct_module_parameters, of the network as it is and of the whole one. False after an error; to be freed

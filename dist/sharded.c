@@ -141,8 +141,6 @@ static ct_tensor *own_part(const sharded *s) {
 static bool set_up(ct_module *self, const ct_dist_sharded_options *o) {
     sharded *s = ct_module_data(self);
     const int ranks = ct_dist_group_size(o->group);
-    if (o->stage != 0 && o->stage != 2 && o->stage != 3)
-        return ct_fail(CT_ERR_VALUE, "dist_sharded", "stage is %d; expected 2 or 3", o->stage);
     s->group = o->group;
     s->checkpointed = o->stage != 2;
     if (!ct_module_apply(s->inner, count_parameters, s)) return false;
@@ -163,7 +161,11 @@ static bool set_up(ct_module *self, const ct_dist_sharded_options *o) {
 
 ct_module *ct_dist_sharded_p(ct_module *inner, const ct_dist_sharded_options *options) {
     TAKE_OPTIONS(ct_dist_sharded_options, o, options);
-    ct_module *self = ct_ok() && inner && ct__group(o.group, "dist_sharded") ? ct_module_new(&sharded_class) : NULL;
+    bool fine = ct_ok() && inner && ct__group(o.group, "dist_sharded");
+    if (fine && (o.stage < 0 || o.stage > 3))
+        fine = ct_fail(CT_ERR_VALUE, "dist_sharded", "stage is %d; expected 1, 2 or 3", o.stage);
+    if (fine && o.stage == 1 && ct__divide_learning(inner, o.group)) return inner; /* it stays as it is */
+    ct_module *self = fine && ct_ok() ? ct_module_new(&sharded_class) : NULL;
     if (!self) {
         if (ct_ok()) ct_fail(CT_ERR_NULL, "dist_sharded", "inner is NULL");
         ct_module_free(inner);
@@ -176,11 +178,11 @@ ct_module *ct_dist_sharded_p(ct_module *inner, const ct_dist_sharded_options *op
 }
 
 ct_module *ct_dist_whole(ct_module *module) {
-    if (!module || !ct__is_sharded(module)) {
-        ct_fail(module ? CT_ERR_VALUE : CT_ERR_NULL, "dist_whole", "module is %s",
-                module ? ct_module_type(module)->name : "NULL");
+    if (!module) {
+        ct_fail(CT_ERR_NULL, "dist_whole", "module is NULL");
         return NULL;
     }
+    if (!ct__is_sharded(module)) return ct_module_copy(module);
     const sharded *s = ct_module_data(module);
     ct_module *copy = NULL;
     ct_scope {

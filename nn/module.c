@@ -184,6 +184,31 @@ bool ct_module_set_param(ct_module *module, int i, ct_tensor *x) {
     return true;
 }
 
+bool ct_module_set_division(ct_module *module, const ct_division *division) {
+    if (!ct_ok()) return false;
+    if (!module) return ct_fail(CT_ERR_NULL, "module_set_division", "module is NULL");
+    const ct_division given = division ? *division : (ct_division){.parts = 1};
+    if (given.parts < 1 || given.part < 0 || given.part >= given.parts)
+        return ct_fail(CT_ERR_VALUE, "module_set_division", "part %d of %d", given.part, given.parts);
+    if (given.parts > 1 && !given.gather) return ct_fail(CT_ERR_NULL, "module_set_division", "gather is NULL");
+    module->division = given.parts > 1 ? given : (ct_division){0};
+    return true;
+}
+
+const ct_division *ct_module_division(const ct_module *module) {
+    return module && module->division.parts > 1 ? &module->division : NULL;
+}
+
+void ct_division_range(const ct_division *division, int64_t n, int64_t *from, int64_t *count) {
+    const bool whole = !division || division->part < 0 || division->part >= division->parts;
+    const int64_t parts = whole ? 1 : division->parts, part = whole ? 0 : division->part;
+    if (n < 0) n = 0;
+    const int64_t most = n / parts + (n % parts != 0);
+    const int64_t begin = most && part <= n / most ? part * most : n;
+    if (from) *from = begin;
+    if (count) *count = n - begin < most ? n - begin : most;
+}
+
 bool ct_module_add_buffer(ct_module *module, const char *name, ct_tensor *x) {
     return add_tensor(module, name, x, true);
 }

@@ -33,6 +33,7 @@ struct ct_module {
     uint64_t walk; /* the last one that came by */
     char *name;    /* in the module that it was first added to, for errors; NULL at the top */
     ct__slots params, buffers, children;
+    ct_division division; /* of what it learns; parts is 0: it is not divided */
     _Alignas(max_align_t) unsigned char data[];
 };
 

@@ -39,7 +39,7 @@ static bool begin(ct_optim *base) {
         if (p->slow) continue;
         ct_scope {
             ct_no_grad {
-                p->slow = ct_clone(p->x);
+                p->slow = ct_clone(optim_part(p, p->x));
             }
             ct_keep(p->slow);
         }
@@ -54,18 +54,19 @@ bool optim_lookahead_step(ct_optim *o) {
     if (!begin(base) || !ct_optim_step(base)) return false;
     if (base->steps % o->k) return true;
     int n = 0;
-    for (int i = 0; i < base->count; i++) {
-        base->items[n++] = base->params[i].slow;
-        base->items[n++] = base->params[i].x;
-    }
-    if (!optim_average(&o->rates, &o->sent_keep, 1 - o->alpha, base->items, n)) return false;
     bool ok = true;
     ct_scope {
         ct_no_grad {
+            for (int i = 0; i < base->count; i++) {
+                base->items[n++] = base->params[i].slow;
+                base->items[n++] = optim_part(&base->params[i], base->params[i].x);
+            }
+            ok = ct_ok() && optim_average(&o->rates, &o->sent_keep, 1 - o->alpha, base->items, n);
             for (int i = 0; ok && i < base->count; i++) {
                 optim_param *p = &base->params[i];
-                ok = ct_assign(p->x, p->slow) && (!p->master || ct_assign(p->master, p->slow));
+                ok = ct_assign(optim_part(p, p->x), p->slow) && (!p->master || ct_assign(p->master, p->slow));
             }
+            ok = ok && optim_gather(base, true);
         }
     }
     return ok;

@@ -70,6 +70,28 @@ static optim_param *add_param(ct_optim *o, const char *function, const char *nam
     return p;
 }
 
+/* Takes over how the owner's parameters are divided. */
+static bool divide(const ct_optim *o, optim_param *p) {
+    const ct_division *division = ct_module_division(p->source->owner);
+    if (!division) return true;
+    if (o->kind->by_tensor || o->kind->info.needs_loss)
+        return ct_fail(CT_ERR_UNSUPPORTED, o->kind->info.name,
+                       "%s is learned by %d processes, each a part of its elements, and %s needs all of them", p->name,
+                       division->parts, o->kind->info.name);
+    if (!ct_is_contiguous(p->x))
+        return ct_fail(CT_ERR_VALUE, o->kind->info.name, "%s is %s, which is not contiguous: it cannot be divided",
+                       p->name, ct_tensor_text(p->x));
+    p->division = *division;
+    return true;
+}
+
+ct_tensor *optim_part(const optim_param *p, ct_tensor *x) {
+    int64_t from, count;
+    if (!p->division.parts) return x;
+    ct_division_range(&p->division, ct_numel(x), &from, &count);
+    return ct_narrow(ct_reshape(ct_detach(x), CT_DIMS(ct_numel(x))), 0, from, count);
+}
+
 static bool add_module(ct_optim *o, ct_module *net) {
     o->list = ct_module_parameters(net);
     if (!o->list) return false;
@@ -79,6 +101,7 @@ static bool add_module(ct_optim *o, ct_module *net) {
         optim_param *p = add_param(o, o->kind->info.name, source->name, ct_parameter_tensor(source));
         if (!p) return false;
         p->source = source;
+        if (!divide(o, p)) return false;
     }
     return true;
 }
@@ -257,6 +280,12 @@ bool optim_collect(ct_optim *o, const char *function) {
         if (p->source && ct_parameter_tensor(p->source) != p->x)
             return ct_fail(CT_ERR_STATE, function,
                            "the parameter %s was moved or converted after the optimizer was made: make a new one",
+                           p->name);
+        const ct_division *division = p->source ? ct_module_division(p->source->owner) : NULL;
+        if ((division ? division->parts : 0) != p->division.parts)
+            return ct_fail(CT_ERR_STATE, function,
+                           "the parameter %s was divided among processes, or no longer, after the optimizer was made: "
+                           "make a new one",
                            p->name);
         p->grad = ct_grad_of(p->x); /* NULL too when it is frozen */
     }

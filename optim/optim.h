@@ -32,6 +32,10 @@ typedef struct optim_param {
     int clock; /* among the optimizer's; -1: it has made no step */
     bool half;
     ct_tensor *grad; /* borrowed, during a step; NULL: not in it */
+    /* Of whose elements one run is learned here, and others by other processes; parts is 0: all of them are. Masters
+     * and states are as large as what optim_part gives. */
+    ct_division division;
+    bool stepped; /* in the last step */
 } optim_param;
 
 /* The steps that parameters have made together, on their device, where a step that the loss scaler shuts does not count. Those of
@@ -63,6 +67,7 @@ typedef struct optim_kind {
     bool (*check)(const double *s);                        /* that settings go together; NULL: they always do */
     bool (*step)(const double *s, const optim_call *call); /* by its op; NULL: it evaluates the loss itself */
     int (*rates)(const double *s, double *a); /* for the op, but for the sign, which goes before them; how many */
+    bool by_tensor;   /* an element's step depends on the others of its tensor, which has to be whole */
     bool has_product; /* the clock remembers a product that goes into the state; else whether there were states */
 } optim_kind;
 
@@ -117,6 +122,11 @@ bool optim_half(ct_dtype dtype);
 /* a becomes keep a + (1 - keep) x for n / 2 pairs a, x. *rates holds the numbers, on the device, and is made at first; *sent is the
  * keep that it holds. */
 bool optim_average(ct_tensor **rates, double *sent, double keep, ct_tensor *const *items, int n);
+/* What is learned here of x, the parameter or its gradient: x itself, or a flat view of a run of its elements, in the
+ * current scope. NULL after an error. */
+ct_tensor *optim_part(const optim_param *p, ct_tensor *x);
+/* Brings what other processes have learned: of the parameters in the last step, or of all that are divided. */
+bool optim_gather(ct_optim *optim, bool all);
 /* A gradient that can be changed in place: grad itself, or a copy that takes its place. NULL after an error. */
 ct_tensor *optim_own_grad(ct_tensor *leaf, ct_tensor *grad);
 /* Numbers of a step, all of them value, where the parameters are (numbers.c); and what the host has to say of them. */

@@ -206,7 +206,9 @@ static bool take_param(const taking *t, int i, bool lookahead) {
                                                   : lookahead && t->steps[0] > 0;
         const ct_dtype kind = k <= OPTIM_STATES ? dtype : ct_dtype_of(p->x);
         if (required || ct_state_get(t->state, full))
-            ok = (t->taken[i * TENSORS + k] = optim_take_tensor(me, t->state, full, p->x, kind)) != NULL;
+            ct_scope
+                ok = (t->taken[i * TENSORS + k] = optim_take_tensor(me, t->state, full, optim_part(p, p->x), kind)) !=
+                     NULL;
         ct_free(full);
     }
     return ok;

@@ -136,10 +136,11 @@ static bool make_states(const ct_optim *o, optim_param *p, int needed) {
     const ct_dtype dtype = p->half ? CT_F32 : ct_dtype_of(p->x);
     const int start = optim_setting(o->kind, "initial_accumulator_value");
     ct_scope {
-        if (p->half && !p->master) p->master = ct_keep(ct_cast(ct_detach(p->x), CT_F32));
+        ct_tensor *part = optim_part(p, p->x);
+        if (p->half && !p->master) p->master = ct_keep(ct_cast(ct_detach(part), CT_F32));
         for (; ct_ok() && p->states < needed; p->states++) {
             const double value = start >= 0 ? o->groups[p->group].s[start] : 0;
-            ct_tensor *x = ct_full(ct_shape(p->x), value, .dtype = dtype, .device = ct_device_of(p->x));
+            ct_tensor *x = ct_full(ct_shape(part), value, .dtype = dtype, .device = ct_device_of(p->x));
             if (!ct_ok()) break;
             p->state[p->states] = ct_keep(x);
         }
@@ -181,13 +182,33 @@ static bool step_together(ct_optim *o, int first) {
     for (int i = first; i < o->count; i++) {
         optim_param *p = &o->params[i];
         if (!p->grad || p->clock != clock) continue;
-        o->items[call.n++] = p->x;
+        o->items[call.n++] = optim_part(p, p->x);
         if (p->half) o->items[call.n++] = p->master;
-        o->items[call.n++] = p->grad;
+        o->items[call.n++] = optim_part(p, p->grad);
         for (int k = 0; k < states; k++) o->items[call.n++] = p->state[k];
         p->grad = NULL;
     }
-    return o->kind->step(group->s, &call);
+    return ct_ok() && o->kind->step(group->s, &call);
+}
+
+bool optim_gather(ct_optim *o, bool all) {
+    bool ok = true;
+    for (int i = 0; ok && i < o->count; i++) {
+        const ct_division *lead = &o->params[i].division;
+        int n = 0;
+        bool done = !lead->parts || !(all || o->params[i].stepped);
+        for (int k = 0; k < o->count && !done; k++) { /* all of one way in one call, by the first of them */
+            const optim_param *p = &o->params[k];
+            if (p->division.gather != lead->gather || p->division.context != lead->context || !(all || p->stepped))
+                continue;
+            done = k < i;
+            o->items[n++] = p->x;
+        }
+        if (done) continue;
+        ct_capture_refuse("optim_step", "a step that processes divide", "they exchange what each has learned");
+        ok = ct_ok() && lead->gather(lead->context, o->items, n);
+    }
+    return ok;
 }
 
 /* A step that the gate leaves out is counted as such, where the gate is. */
@@ -210,10 +231,12 @@ bool ct_optim_step(ct_optim *o) {
     const bool before = ct_set_grad_enabled(false);
     bool ok = true;
     ct_scope {
+        for (int i = 0; i < o->count; i++) o->params[i].stepped = o->params[i].grad != NULL;
         ok = prepare(o);
         for (int i = 0; ok && i < o->count; i++)
             if (o->params[i].grad) ok = step_together(o, i);
         if (ok && o->given_gate) ok = count_shut(o);
+        ok = ok && optim_gather(o, false);
     }
     ct_set_grad_enabled(before);
     if (!ok) return false;

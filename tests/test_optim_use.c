@@ -447,3 +447,73 @@ TEST(the_momentum_can_appear_during_a_run) {
     CHECK(harness_at(x, 0) == -3.5);
     ct_optim_free(opt);
 }
+
+/* Networks of one process that stand for those of several: a gather copies what the others have learned. */
+enum { PARTS = 5 }; /* of a bias of 3 elements some have none */
+typedef struct team {
+    ct_module *nets[PARTS];
+    int gathered;
+} team;
+
+static bool count_gathers(void *context, ct_tensor *const *xs, int n) {
+    ((team *)context)->gathered++;
+    return xs && n == 4;
+}
+
+static bool set_division(void *context, const char *path, ct_module *module) {
+    (void)path;
+    return ct_module_set_division(module, context);
+}
+
+TEST(processes_that_divide_the_learning_have_the_weights_of_one_and_a_part_of_the_state) {
+    static const char *const names[] = {"first.weight", "first.bias", "second.weight", "second.bias"};
+    team t = {0};
+    ct_optim *opts[PARTS], *opt;
+    ct_module *whole = make_net(CT_BF16);
+    opt = ct_adamw(whole, .lr = 0.05);
+    for (int i = 0; i < PARTS; i++) {
+        ct_division division = {.part = i, .parts = PARTS, .gather = count_gathers, .context = &t};
+        t.nets[i] = make_net(CT_BF16);
+        CHECK(ct_module_apply(t.nets[i], set_division, &division));
+        opts[i] = ct_adamw(t.nets[i], .lr = 0.05);
+    }
+    for (int step = 0; step < 3; step++) {
+        set_grads(whole, step);
+        for (int i = 0; i < PARTS; i++) set_grads(t.nets[i], step);
+        CHECK(ct_optim_step(opt));
+        for (int i = 0; i < PARTS; i++) CHECK(ct_optim_step(opts[i]));
+        for (int i = 0; i < PARTS; i++) /* of each its own run is the whole network's; the rest is brought */
+            for (int k = 0; k < 4; k++)
+                ct_scope {
+                    ct_no_grad {
+                        ct_tensor *x = at(t.nets[i], names[k]), *y = at(whole, names[k]);
+                        int64_t from, count;
+                        ct_division_range(&(ct_division){.part = i, .parts = PARTS}, ct_numel(x), &from, &count);
+                        CHECK(harness_same_bits(ct_narrow(x, 0, from, count), ct_narrow(y, 0, from, count)));
+                        ct_assign(x, y);
+                    }
+                }
+    }
+    CHECK(t.gathered == 3 * PARTS);
+    ct_state *state = ct_state_new();
+    CHECK(ct_optim_put_state(opts[0], state, "o.") && ct_optim_put_state(opts[PARTS - 1], state, "last."));
+    CHECK(ct_numel(ct_state_get(state, "o.first.weight.exp_avg")) == 8 &&
+          ct_numel(ct_state_get(state, "o.second.weight.master")) == 9 &&
+          ct_numel(ct_state_get(state, "last.first.bias.exp_avg")) == 0);
+    CHECK(ct_optim_take_state(opts[0], state, "o."));
+    ct_state_free(state);
+    CHECK(!ct_lars(t.nets[0]));
+    CHECK_ERROR(CT_ERR_UNSUPPORTED, "lars: first.weight is learned by 5 processes, each a part of its elements, and "
+                                    "lars needs all of them");
+    CHECK(ct_module_set_division(ct_module_child(t.nets[1], 0), NULL) && !ct_optim_step(opts[1]));
+    CHECK_ERROR(CT_ERR_STATE, "optim_step: the parameter first.weight was divided among processes, or no longer, after "
+                              "the optimizer was made: make a new one");
+    CHECK(!ct_module_set_division(whole, &(ct_division){.part = 2, .parts = 2, .gather = count_gathers}));
+    CHECK_ERROR(CT_ERR_VALUE, "module_set_division: part 2 of 2");
+    ct_optim_free(opt);
+    ct_module_free(whole);
+    for (int i = 0; i < PARTS; i++) {
+        ct_optim_free(opts[i]);
+        ct_module_free(t.nets[i]);
+    }
+}

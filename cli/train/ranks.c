@@ -7,20 +7,21 @@
 
 /* ---- Dividing ---- */
 
-/* What cannot be had of a network that is divided. */
+/* What cannot be had of a network that is divided; in stage 1 every process has all of it. */
 static bool check_division(const trainer *t) {
     const recipe *r = t->recipe;
     const int64_t cut = r->distributed.tensor > 1 ? r->distributed.tensor : 1;
     const tree *node = r->distributed.node;
     static const char *const whole[] = {"lars", "lamb"}; /* norms of whole parameters */
+    for (size_t i = 0; i < sizeof whole / sizeof *whole; i++)
+        if (strcmp(r->optimizer.name, whole[i]) == 0)
+            return tree_fail(node, "%s needs parameters that are whole", r->optimizer.name);
+    if (cut == 1 && r->distributed.shard == 1) return true;
     if (t->ranks % cut != 0)
         return tree_fail(node, "tensor is %lld, and %d processes are no multiple of it", (long long)cut, t->ranks);
     if (r->shards > 0) return tree_fail(node, "shards (--deterministic) is for networks that every process has whole");
     if (r->precision == CT_F16) return tree_fail(node, "a network that is divided trains in f32, tf32 or bf16");
-    for (size_t i = 0; i < sizeof whole / sizeof *whole; i++)
-        if (strcmp(r->optimizer.name, whole[i]) == 0)
-            return tree_fail(node, "%s needs parameters that are whole", r->optimizer.name);
-    if (r->distributed.shard && (r->group_count > 0 || r->init.frozen_count > 0))
+    if (r->distributed.shard > 1 && (r->group_count > 0 || r->init.frozen_count > 0))
         return tree_fail(node, "what is sharded has no names for %s",
                          r->group_count > 0 ? "groups of parameters" : "parts to freeze");
     return true;
@@ -34,7 +35,7 @@ static bool divide(trainer *t) {
         return false;
     t->share = ct_dist_group_rank(t->across);
     t->sharers = ct_dist_group_size(t->across);
-    t->learner.divided = true;
+    t->learner.divided = cut > 1 || r->distributed.shard > 1; /* a pass is one of all; not so in stage 1 */
     return ct_dist_divide(t->learner.net, .tensor = t->near, .data = t->across, .stage = (int)r->distributed.shard) ||
            recipe_fail_at(r->distributed.node, "distributed");
 }
@@ -63,12 +64,13 @@ void ranks_end(trainer *t) {
 }
 
 const char *ranks_text(const trainer *t) {
-    static char text[96] = "";
-    const int cut = t->ranks / t->sharers;
+    static char text[112];
+    const int cut = t->ranks / t->sharers, stage = t->sharers > 1 ? (int)t->recipe->distributed.shard : 0;
     size_t n = 0;
-    if (!t->learner.divided) return "";
+    text[0] = 0;
     if (cut > 1) n = (size_t)snprintf(text, sizeof text, "; layers are cut among %d", cut);
-    if (t->recipe->distributed.shard && t->sharers > 1)
+    if (stage == 1) snprintf(text + n, sizeof text - n, "; the optimizer's state is divided among %d", t->sharers);
+    if (stage > 1)
         snprintf(text + n, sizeof text - n, "%s sharded among %d", cut > 1 ? " and" : "; layers are", t->sharers);
     return text;
 }

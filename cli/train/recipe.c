@@ -275,7 +275,6 @@ static bool read_distributed(recipe *r, const tree *node) {
         const tree *child = node->at[i];
         if (strcmp(child->key, "shard") == 0) {
             if (!read_integer(child, 0, 3, &r->distributed.shard)) return false;
-            if (r->distributed.shard == 1) return tree_fail_value(child, "2 or 3, or 0 for none");
         } else if (strcmp(child->key, "tensor") == 0) {
             if (!read_integer(child, 1, 4096, &r->distributed.tensor)) return false;
         } else

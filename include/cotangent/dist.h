@@ -174,21 +174,35 @@ CT_API int ct_dist_last_shard(const ct_dist_parallel *parallel); /* one past it 
 
 /* ---- Sharded parameters ---------------------------------------------------------------------------- */
 
-/* A module whose parameters are divided among ranks (ZeRO): one parameter, "shard", this rank's part of all of them,
- * flat. A forward pass gathers the whole, and backward gives each rank the mean over ranks of its part's gradient,
- * so that gradients and an optimizer's state are of that part too; nothing is left to reduce. Wrap every layer that
- * has parameters by itself: what is whole at one time is one layer. The optimizer has to be one that takes each
- * element by itself (not LARS or LAMB). Owns inner, whose parameters of rank 0 all begin with; its buffers stay in
- * it. */
+/* A module whose learning is divided among ranks, in one of the stages of ZeRO.
+ *
+ * Stages 2 and 3 divide its parameters: it has one parameter, "shard", this rank's part of all of them, flat. A forward
+ * pass gathers the whole, and backward gives each rank the mean over ranks of its part's gradient, so that gradients
+ * and an optimizer's state are of that part too; nothing is left to reduce. Wrap every layer that has parameters by
+ * itself: what is whole at one time is one layer. The optimizer has to be one that takes each element by itself (not
+ * LARS or LAMB). Owns inner, whose parameters of rank 0 all begin with; its buffers stay in it.
+ *
+ * Stage 1 divides an optimizer's state alone, and with it the work of a step. The module is given back as it is, under
+ * its own names: parameters and gradients are whole on every rank, and ct_dist_data_parallel, whose options all hold,
+ * has to average the gradients. An optimizer that is made for it afterwards learns this rank's part of each parameter's
+ * elements, has state (and f32 copies of half types) for these alone, and ct_optim_step, by all ranks, ends with the
+ * whole parameters on all of them: to the bit those that it has without stages. Optimizers that need whole tensors
+ * (LARS, LAMB, L-BFGS) refuse.
+ *
+ *     ct_dist_divide(net, .stage = 1);              // any network, all of it
+ *     ct_dist_parallel *parallel = ct_dist_data_parallel(net);
+ *     ct_optim *opt = ct_adamw(net, .lr = 1e-3);
+ *     for (...) { ct_backward(loss); ct_dist_reduce_gradients(parallel); ct_optim_step(opt); } */
 typedef struct ct_dist_sharded_options {
     size_t size;
-    ct_dist_group *group; /* NULL: all ranks */
-    /* 3: what was gathered is let go after forward, and gathered again in backward; 2: it is kept in between */
+    ct_dist_group *group; /* NULL: all ranks. It outlives the module */
+    /* 3, or 0: what was gathered is let go after forward, and gathered again in backward; 2: it is kept in between; 1:
+     * the optimizer's state alone */
     int stage;
 } ct_dist_sharded_options;
 CT_API ct_module *ct_dist_sharded_p(ct_module *inner, const ct_dist_sharded_options *options);
 /* A copy of what is inside, whole again, on every rank; all ranks call it. To be saved, and to go on with another
- * number of ranks. */
+ * number of ranks. Of a module that is whole, as in stage 1, it is a copy. */
 CT_API ct_module *ct_dist_whole(ct_module *sharded);
 
 /* ---- Tensor parallelism ---------------------------------------------------------------------------- */
@@ -217,15 +231,17 @@ CT_API ct_module *ct_dist_attention_p(int64_t dim, int64_t heads, const ct_dist_
 
 /* ---- A network as it is, divided ------------------------------------------------------------------- */
 
-/* Divides a network of transformer layers (ct_nn_gpt, ct_nn_vit: one whose child "layers" holds them) in place: attention
- * and feed-forward of each layer are cut among the ranks of `tensor`, and what a rank then has of a layer is sharded among
- * those of `data`. The weights are those of rank 0. The rest of the network stays whole, for ct_dist_data_parallel(net,
- * .group = data) to reduce. Names in checkpoints (ct_dist_run_save) stay those of the network as it was. */
+/* Divides a network of transformer layers (ct_nn_gpt, ct_nn_vit: one whose child "layers" holds them) in place:
+ * attention and feed-forward of each layer are cut among the ranks of `tensor`, and what a rank then has of a layer is
+ * sharded among those of `data`. The weights are those of rank 0. The rest of the network stays whole, for
+ * ct_dist_data_parallel(net, .group = data) to reduce. In stage 1 that is all of it: what a rank has of the network is
+ * learned in parts by the ranks of `data`, and without `tensor` the network may be any. Names in checkpoints
+ * (ct_dist_run_save) stay those of the network as it was. */
 typedef struct ct_dist_divide_options {
     size_t size;
     ct_dist_group *tensor; /* NULL: layers are not cut */
     ct_dist_group *data;   /* NULL: all ranks */
-    int stage;             /* of ct_dist_sharded, 2 or 3; 0: layers are not sharded */
+    int stage;             /* of ct_dist_sharded, 1, 2 or 3; 0: layers are not sharded */
 } ct_dist_divide_options;
 CT_API bool ct_dist_divide_p(ct_module *net, const ct_dist_divide_options *options);
 

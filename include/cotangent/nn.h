@@ -73,6 +73,22 @@ CT_API bool ct_module_add(ct_module *module, const char *name, ct_module *child)
  * processes, say) and puts the old ones back. It is kept. Optimizers that were made before refuse to step while it is another one. */
 CT_API bool ct_module_set_param(ct_module *module, int i, ct_tensor *x);
 
+/* Processes that all have a module's parameters may divide the learning of them (ct_dist_divide, stage 1). An optimizer
+ * that is made for the module afterwards learns, and has state for, one of `parts` runs of each parameter's elements,
+ * flat; gather is called after each of its steps with the whole parameters that it has changed, and brings the runs
+ * that the others have learned. */
+typedef struct ct_division {
+    int part, parts;
+    bool (*gather)(void *context, ct_tensor *const *xs, int n);
+    void *context;
+} ct_division;
+/* Of a module's own parameters, not of those below it; NULL, or one part: they are not divided. It is copied; copies of
+ * a module do not have it. Optimizers that were made before refuse to step. */
+CT_API bool ct_module_set_division(ct_module *module, const ct_division *division);
+CT_API const ct_division *ct_module_division(const ct_module *module); /* NULL: not divided */
+/* The run of this part, of n elements: all parts have as many, rounded up, but the last ones, which may have none. */
+CT_API void ct_division_range(const ct_division *division, int64_t n, int64_t *from, int64_t *count);
+
 /* The child of that name becomes another one, which is owned; the old one is freed. */
 CT_API bool ct_module_replace(ct_module *module, const char *name, ct_module *child);
 

@@ -127,15 +127,17 @@ static char *bytes_of(const char *folder, const char *name, long *n) {
     return bytes;
 }
 
-static void same_bytes(const char *folder) {
-    training t = begin(1, 0, false);
+/* Of a network that is whole on every rank, its optimizer's state too or, in stage 1, not. */
+static void same_bytes(const char *folder, int stage) {
+    training t = begin(1, stage, false), whole = begin(1, 0, false);
     double norm;
     long n = 0, m = 0;
-    step(&t, &norm);
+    for (int i = 0; i < 2; i++) step(&t, &norm), step(&whole, &norm);
     t.run.extra = ct_state_new();
     ct_state_put_text(t.run.extra, "words", rank == 0 ? "of a program" : "of others, which do not count");
+    whole.run.extra = t.run.extra;
     CHECK(ct_dist_run_save(&t.run, folder, "together"));
-    if (rank == 0) CHECK(ct_run_save(&t.run, folder, "alone"));
+    if (rank == 0) CHECK(ct_run_save(&whole.run, folder, "alone"));
     CHECK(ct_dist_barrier(NULL));
     char *together = bytes_of(folder, "together", &n), *alone = bytes_of(folder, "alone", &m);
     CHECK(together && alone && n == m && memcmp(together, alone, (size_t)n) == 0);
@@ -143,6 +145,7 @@ static void same_bytes(const char *folder) {
     free(alone);
     ct_state_free(t.run.extra);
     end(&t);
+    end(&whole);
 }
 
 static void fails_together(const char *folder) {
@@ -192,9 +195,13 @@ int main(int argc, char **argv) {
         end(&t);
     } else {
         const int cut = size % 2 == 0 ? 2 : 1;
-        same_bytes(folder);
+        same_bytes(folder, 0);
+        same_bytes(folder, 1);
         fails_together(folder);
         goes_on(folder, 1, 3, 1, 2);
+        goes_on(folder, 1, 2, 1, 1);
+        goes_on(folder, 1, 1, 1, 0);
+        goes_on(folder, cut, 1, 1, 3);
         goes_on(folder, cut, 3, 1, 0);
         goes_on(folder, cut, 0, cut, 2);
     }

@@ -69,9 +69,23 @@ divided() {
     told=$(losses "$name" | tail -n 1 | cut -d' ' -f2)
     "$cotangent" eval "$name/last.safetensors" --json >"$name.json" 2>&1 || { cat "$name.json" && return 1; }
     sed -n 's/.*"loss": *\([^,}]*\).*/\1/p' "$name.json" | awk -v told="$told" '{ d = $1 - told } END { exit !(NR == 1 && d < 1e-5 && d > -1e-5) }' || { cat "$name.json" && return 1; }
-    ranks 2 "$cotangent" train --resume --out "$name" --epochs +1 --set distributed.tensor=1 >"$name.txt" 2>&1 && "$cotangent" train --resume --out "$name" --epochs +1 >>"$name.txt" 2>&1
+    ranks 2 "$cotangent" train --resume --out "$name" --epochs +1 --set distributed.tensor=1 >"$name.txt" 2>&1 && "$cotangent" train --resume --out "$name" --epochs +1 >>"$name.txt" 2>&1 &&
+        ranks "$1" "$cotangent" train --resume --out "$name" --epochs +1 --set distributed.tensor=2 --set distributed.shard=1 >>"$name.txt" 2>&1
     cat "$name.txt"
-    [ "$(grep -c 'going on in .* after step' "$name.txt")" -eq 2 ] && [ "$(losses "$name" | wc -l)" -eq 4 ]
+    [ "$(grep -c 'going on in .* after step' "$name.txt")" -eq 3 ] && [ "$(losses "$name" | wc -l)" -eq 5 ] &&
+        grep -q "; layers are cut among 2; the optimizer's state is divided among $(($1 / 2))" "$name.txt"
+}
+
+# Four processes that divide the optimizer's state of any network end with the bytes of one that has all of it, and so do two that go on without.
+# A checkpoint tells the commands that made it, so all write to a folder of one name.
+state_divided() {
+    local more="train --resume --epochs +1 --set distributed.shard=0 --out run" same="train ../tiny.yaml --deterministic --set distributed.shard=1 --out run"
+    mkdir -p "state.$mpi"
+    # shellcheck disable=SC2086
+    [ -d state ] || { mkdir state && (cd state && "$cotangent" $same && cp -r run first && "$cotangent" $more) >state.txt 2>&1; } || { cat state.txt && return 1; }
+    # shellcheck disable=SC2086
+    (cd "state.$mpi" && ranks 4 "$cotangent" $same && cp -r run first && ranks 2 "$cotangent" $more) >"state.$mpi.txt" 2>&1 || { cat "state.$mpi.txt" && return 1; }
+    for file in first/last first/best run/last run/best; do cmp "state/$file.safetensors" "state.$mpi/$file.safetensors" || return 1; done
 }
 
 train_checks() {
@@ -86,5 +100,6 @@ train_checks() {
     check "$mpi: a regression by 2 processes" trains sizes 2 csv-regression --data sizes.csv --batch 16 --epochs 2
     check "$mpi: a language model by 2 processes" trains text 2 char-gpt --data text.txt --batch 8 --epochs 2 --set model.layers=1 --set model.dim=16 --set model.heads=2 --set model.dropout=0 --set data.length=16
     check "$mpi: a divided language model by 4 processes" divided 4
+    check "$mpi: a divided optimizer's state has the same bytes" state_divided
     check "$mpi: a run goes on with another number of processes" killed_and_resumed
 }
