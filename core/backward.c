@@ -27,6 +27,9 @@ typedef struct pass {
     bool leaves; /* accumulate in every leaf (ct_backward) */
 } pass;
 
+static _Thread_local bool accumulates; /* the pass that goes on */
+bool ct_backward_accumulates(void) { return accumulates; }
+
 /* ---- The queue ---- */
 
 CT__HOT static bool heap_push(pass *p, ct_node *node) {
@@ -429,6 +432,8 @@ bool ct__backward_pass(const char *me, ct_tensor *const *ys, int ny, ct_tensor *
                        int nx, ct_tensor **grads, unsigned flags) {
     pass p = {.xs = xs, .grads = grads, .nx = nx, .flags = flags, .leaves = grads == NULL};
     bool ok = true, before = ct_set_grad_enabled((flags & CT_CREATE_GRAPH) != 0);
+    const bool around = accumulates; /* this one may be part of another's derivative */
+    accumulates = p.leaves;
     const ct_dtype autocast = ct__autocast;
     ct__autocast = CT_F32; /* the graph has its dtypes already */
     for (int i = nx - 1; ok && i >= 0; i--)
@@ -447,5 +452,6 @@ bool ct__backward_pass(const char *me, ct_tensor *const *ys, int ny, ct_tensor *
     finish(&p);
     ct_set_grad_enabled(before);
     ct__autocast = autocast;
+    accumulates = around;
     return ok;
 }

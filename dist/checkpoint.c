@@ -99,7 +99,7 @@ typedef struct saving {
     source *sources;         /* by place in the whole */
     ct_safetensors_layout *layout;
     int fd;
-    uint64_t crc; /* what this rank's bytes add to the checksum */
+    uint64_t crc, written; /* what this rank's bytes add to the checksum, and how many they are */
     /* while a tensor is written */
     const char *bytes;
     size_t width;
@@ -161,6 +161,7 @@ static bool describe(saving *s, const ct_run *run) {
 static bool write_at(saving *s, const void *bytes, size_t size, uint64_t at) {
     const char *from = bytes;
     s->crc ^= ct__crc64_part(bytes, size, s->layout->file_bytes - at - size);
+    s->written += size;
     while (size > 0) {
         const ssize_t put = pwrite(s->fd, from, size > (1u << 30) ? 1u << 30 : size, (off_t)at);
         if (put < 0 && errno == EINTR) continue;
@@ -238,7 +239,7 @@ static bool meet(bool fine, const char *path, const int64_t *mine, int n, int64_
         const size_t prefix = strlen(op);
         const bool named = prefix && strncmp(text, op, prefix) == 0 && strncmp(text + prefix, ": ", 2) == 0;
         ct_error_clear();
-        return ct_fail(code, op, "%s", named ? text + prefix + 2 : text);
+        return ct_fail(code == CT_OK ? CT_ERR_STATE : code, op, "%s", named ? text + prefix + 2 : text);
     }
     if (!right) return false;
     return bad < 0 || ct_fail(CT_ERR_IO, "run", "%s: rank %d could not write its part", path, bad);
@@ -254,9 +255,10 @@ static bool learn_temporary(const char *mine, char *all, size_t room) {
     return right;
 }
 
-/* What ranks have to agree on: the names of the tensors, and where each is in the data. */
+/* What ranks have to agree on: the names of the tensors, where each is in the data, and where that ends. */
 static int64_t hash_of(const saving *s) {
-    uint64_t crc = 0;
+    const uint64_t bytes = s->layout->file_bytes - s->layout->header_bytes;
+    uint64_t crc = ct__crc64(0, &bytes, sizeof bytes);
     for (int64_t i = 0; i < ct_state_count(s->whole); i++) {
         const char *name = ct_state_name(s->whole, i);
         const uint64_t begin = s->layout->begin[i] - s->layout->header_bytes;
@@ -282,8 +284,8 @@ static bool save(saving *s, const ct_run *run) {
     ct__output output = {.fd = -1};
     char temporary[ROOM] = "";
     int64_t *all = ct_calloc((size_t)size, 2 * sizeof *all);
-    bool fine = all ? describe(s, run) : ct_fail(CT_ERR_MEMORY, "run", "out of memory");
-    if (!all) return false;
+    if (!all) return ct_fail(CT_ERR_MEMORY, "run", "out of memory");
+    bool fine = ct_ok() && describe(s, run); /* who cannot go on tells the others */
     const int64_t plan[2] = {fine ? hash_of(s) : 0, fine ? (int64_t)s->layout->header_bytes : 0};
     fine = meet(fine, s->path, plan, 2, all) && take_plan(s, all);
     if (!fine) {
@@ -301,12 +303,15 @@ static bool save(saving *s, const ct_run *run) {
     fine =
         meet(fine, s->path, plan, 0, all) && learn_temporary(output.temporary ? output.temporary : "", temporary, ROOM);
     fine = fine && write_all(s, temporary);
-    const int64_t added = (int64_t)s->crc;
-    fine = meet(fine, s->path, &added, 1, all);
+    const int64_t added[2] = {(int64_t)s->crc, (int64_t)s->written};
+    fine = meet(fine, s->path, added, 2, all);
     if (rank == 0) {
         char digits[DIGITS + 1];
-        uint64_t crc = ct__crc64_zeros(s->layout->file_bytes);
-        for (int r = 0; fine && r < size; r++) crc ^= (uint64_t)all[r];
+        uint64_t crc = ct__crc64_zeros(s->layout->file_bytes), written = 0;
+        for (int r = 0; fine && r < size; r++) crc ^= (uint64_t)all[2 * r], written += (uint64_t)all[2 * r + 1];
+        if (fine && written != s->layout->file_bytes)
+            fine = ct_fail(CT_ERR_STATE, "run", "%s: ranks have written %llu of %llu bytes: nobody has the rest",
+                           s->path, (unsigned long long)written, (unsigned long long)s->layout->file_bytes);
         snprintf(digits, sizeof digits, "%016" PRIx64, crc);
         fine = fine && ct__output_patch(&output, digits, DIGITS, (int64_t)s->layout->checksum_at);
         fine = ct__output_close(&output, fine) && fine;
@@ -318,9 +323,8 @@ static bool save(saving *s, const ct_run *run) {
 
 bool ct_dist_run_save(const ct_run *run, const char *folder, const char *name) {
     char *path = ct_ok() ? ct__file_in(folder, name, ".safetensors", "run") : NULL;
-    if (!path) return false;
-    saving s = {.path = path};
-    if (ct_dist_rank() == 0) ct__output_clean(folder, NULL);
+    saving s = {.path = path ? path : name ? name : "a checkpoint"};
+    if (path && ct_dist_rank() == 0) ct__output_clean(folder, NULL);
     bool fine = false;
     ct_scope
         ct_no_grad
@@ -360,12 +364,15 @@ static ct_tensor *assemble(const ct__part *parts, int n, ct_dims shape, const ct
         if (full && (!x || is.n != wanted.n || memcmp(is.d, wanted.d, (size_t)is.n * sizeof *is.d) != 0))
             ct_fail(CT_ERR_SHAPE, "run", "%s: \"%s\" is %s, expected %s", path, full, x ? ct_tensor_text(x) : "missing",
                     ct_dims_text(wanted));
+        if (x && made && ct_dtype_of(x) != ct_dtype_of(made))
+            ct_fail(CT_ERR_DTYPE, "run", "%s: \"%s\" is %s, and what is divided with it %s", path, full,
+                    ct_tensor_text(x), ct_dtype_name(ct_dtype_of(made)));
         ct_free(full);
         if (!ct_ok()) return NULL;
         if (!made) made = ct_zeros(shape, .dtype = ct_dtype_of(x));
         if (made && part->count == 0) continue;
         filling f = {.from = ct_data(x), .to = made ? ct_data_mut(made) : NULL, .width = ct_dtype_size(ct_dtype_of(x))};
-        if (!f.from || !f.to || ct_dtype_of(x) != ct_dtype_of(made)) return NULL;
+        if (!f.from || !f.to) return NULL;
         ct__part_runs(part, copy_run, &f);
     }
     return made;

@@ -72,7 +72,11 @@ static ct_tensor *part_of_mean(const ct_dist_parallel *p, ct_tensor *grad, ct_te
     return ct_div_s(grad, ct_dist_group_size(p->group));
 }
 
-/* grad: what this pass gave, added to what is there of passes before; NULL: there was none in this pass. */
+/* What this pass gave, or NULL, and what is there of passes before. */
+static ct_tensor *sum_of(ct_tensor *grad, ct_tensor *before) {
+    return !grad ? before : before ? ct_add(before, ct_detach(grad)) : ct_detach(grad);
+}
+
 static bool put_small(ct_dist_parallel *p, const ct__learned *l, ct_tensor *grad, ct_tensor *before) {
     ct__bucket *bucket = &p->buckets[l->bucket];
     if (!bucket->flat)
@@ -81,16 +85,15 @@ static bool put_small(ct_dist_parallel *p, const ct__learned *l, ct_tensor *grad
     ct_tensor *there = bucket->flat ? part_of(bucket->flat, l->offset, ct_shape(l->leaf), l->elements) : NULL;
     if (!there) return false;
     if (!grad && !before) return ct_zero(there) != NULL;
-    ct_tensor *sum = !grad ? before : before ? ct_add(before, ct_detach(grad)) : ct_detach(grad);
-    return part_of_mean(p, sum, there) != NULL;
+    return part_of_mean(p, sum_of(grad, before), there) != NULL;
 }
 
-/* The gradient is the leaf's by now. What is part of a graph is not written to. */
-static bool put_large(ct_dist_parallel *p, const ct__learned *l, ct_tensor *whole) {
+/* What is the leaf's by now goes where it is. What is part of a graph, or whoever called ct_grad has, is not written to. */
+static bool put_large(ct_dist_parallel *p, const ct__learned *l, ct_tensor *grad, ct_tensor *before) {
     ct__bucket *bucket = &p->buckets[l->bucket];
-    ct_tensor *grad = whole ? ct_detach(whole) : ct_zeros_like(l->leaf);
-    const bool owned = whole && !ct_requires_grad(whole) && ct_is_contiguous(whole);
-    ct_tensor *part = whole ? part_of_mean(p, grad, owned ? grad : NULL) : grad;
+    ct_tensor *sum = sum_of(grad, before), *whole = sum ? ct_detach(sum) : ct_zeros_like(l->leaf);
+    const bool owned = !grad && sum && !ct_requires_grad(sum) && ct_is_contiguous(sum);
+    ct_tensor *part = sum ? part_of_mean(p, whole, owned ? whole : NULL) : whole;
     if (part && ct_dtype_of(part) != travel_dtype(p, l->leaf)) part = ct_cast(part, travel_dtype(p, l->leaf));
     bucket->flat = ct_keep(ct_reshape(part, CT_DIMS(l->elements)));
     return bucket->flat != NULL;
@@ -101,7 +104,7 @@ static bool put_gradient(ct_dist_parallel *p, ct__learned *l, ct_tensor *grad) {
     ct_tensor *before = ct_grad_of(l->leaf);
     ct_no_grad {
         l->used = grad || before;
-        if (!(bucket->large ? put_large(p, l, before) : put_small(p, l, grad, before))) return false;
+        if (!(bucket->large ? put_large : put_small)(p, l, grad, before)) return false;
         l->ready = true;
         bucket->filled++;
     }
@@ -129,7 +132,7 @@ static ct_tensor *gradient_complete(void *context, ct_tensor *grad) {
         return NULL;
     }
     if (!put_arrived(p)) return NULL;
-    if (p->buckets[l->bucket].large) p->arrived = watch->index;
+    if (p->buckets[l->bucket].large && ct_backward_accumulates()) p->arrived = watch->index;
     else if (!put_gradient(p, l, grad)) return NULL;
     if (launch_full(p) && !ct__progress_runs()) ct__flights_move();
     return NULL;
@@ -230,15 +233,15 @@ bool ct_nn_sync_batch_norm(ct_module *net, ct_dist_group *group) {
 
 /* ---- Making ---- */
 
-static bool broadcast(ct_dist_parallel *p) {
+bool ct__broadcast_parameters(const ct_parameters *list, ct_dist_group *group) {
     bool fine = true;
-    if (ct_dist_group_size(p->group) == 1) return true;
-    for (int i = 0; fine && i < ct_parameters_count(p->list); i++) {
-        const ct_parameter *parameter = ct_parameters_at(p->list, i);
+    if (ct_dist_group_size(group) == 1) return true;
+    for (int i = 0; fine && i < ct_parameters_count(list); i++) {
+        const ct_parameter *parameter = ct_parameters_at(list, i);
         if (ct__is_sharded(parameter->owner)) continue; /* it differs from rank to rank, and is reduced by itself */
         ct_scope {
             ct_tensor *x = ct_parameter_tensor(parameter);
-            ct_dist_work *work = ct__start(CT__BROADCAST, x, CT_DIST_SUM, 0, p->group, parameter->name, false, 0);
+            ct_dist_work *work = ct__start(CT__BROADCAST, x, CT_DIST_SUM, 0, group, parameter->name, false, 0);
             fine = work && ct__flight_wait(&work->flight);
             ct_no_grad
                 fine = fine && ct_assign(x, ct_to(work->result, ct_device_of(x)));
@@ -250,7 +253,7 @@ static bool broadcast(ct_dist_parallel *p) {
 
 bool ct_dist_broadcast_network(ct_dist_parallel *parallel) {
     if (!parallel) return ct_fail(CT_ERR_NULL, "dist_broadcast_network", "parallel is NULL");
-    return ct_ok() && broadcast(parallel);
+    return ct_ok() && ct__broadcast_parameters(parallel->list, parallel->group);
 }
 
 static bool same_bucket(const ct_dist_parallel *p, const ct_tensor *a, const ct_tensor *b) {
@@ -323,7 +326,7 @@ static bool set_up(ct_dist_parallel *p, const ct_dist_parallel_options *o) {
         p->learned[p->learned_count++] = (ct__learned){.parameter = parameter, .leaf = ct_keep(x)};
     }
     fill_buckets(p, o->bucket > 0 ? o->bucket : DEFAULT_BUCKET);
-    if (!broadcast(p)) return false;
+    if (!ct__broadcast_parameters(p->list, p->group)) return false;
     for (int i = 0; i < p->learned_count; i++)
         if (!watch_leaf(p, i)) return false;
     return !o->shards || (p->shards = ct__shards_new(p, o->shards));

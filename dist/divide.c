@@ -12,14 +12,19 @@
 /* Each is replaced by this rank's part of it, under its own name. */
 static bool cut_layer(ct_module *layer, ct_dist_group *group) {
     static const struct {
-        const char *name;
+        const char *name, *type;
         ct_module *(*cut)(ct_module *whole, ct_dist_group *group);
-    } children[] = {{"self_attn", ct__cut_heads}, {"linear1", ct__cut_columns}, {"linear2", ct__cut_rows}};
+    } children[] = {{"self_attn", "multi_head_attention", ct__cut_heads},
+                    {"linear1", "linear", ct__cut_columns},
+                    {"linear2", "linear", ct__cut_rows}};
     for (size_t i = 0; i < sizeof children / sizeof *children; i++) {
         ct_module *child = ct_module_find_child(layer, children[i].name);
-        ct_module *part = child ? children[i].cut(child, group) : NULL;
-        if (!part) return false;
-        if (!ct_module_replace(layer, children[i].name, part)) return false;
+        const char *is = child ? ct_module_type(child)->name : "missing";
+        if (strcmp(is, children[i].type) != 0)
+            return ct_fail(CT_ERR_VALUE, "dist_divide", "%s of a layer is %s%s; a %s is expected%s", children[i].name,
+                           child ? "a " : "", is, children[i].type, child ? ": a network is divided once" : "");
+        ct_module *part = children[i].cut(child, group);
+        if (!part || !ct_module_replace(layer, children[i].name, part)) return false;
     }
     return true;
 }
@@ -37,6 +42,33 @@ static bool divide_layer(ct_module *layers, int i, const ct_dist_divide_options 
     return sharded && ct_module_replace(layers, name, sharded);
 }
 
+static bool overlap_in_one(const ct_dist_group *a, const ct_dist_group *b) {
+    int both = 0;
+    for (int i = 0; i < a->size; i++)
+        for (int k = 0; k < b->size; k++) both += a->ranks[i] == b->ranks[k];
+    return both == 1;
+}
+
+/* What is sharded has to be the same on all ranks that share it, so the groups are the rows and columns of all ranks. */
+static bool fit_together(const ct_dist_group *tensor, const ct_dist_group *data) {
+    const int ranks = ct_dist_size(), cut = tensor->size, shared = data ? data->size : ranks;
+    if (data && cut * shared == ranks && overlap_in_one(tensor, data)) return true;
+    return ct_fail(
+        CT_ERR_VALUE, "dist_divide",
+        "layers are cut among %d of %d ranks and shared among %d; data has to be the group of the %d ranks with "
+        "the same part: ct_dist_split(NULL, ct_dist_group_rank(tensor), 0)",
+        cut, ranks, shared, ranks / cut);
+}
+
+/* Also what is neither cut nor sharded: all ranks of `tensor` compute with it. */
+static bool begin_alike(ct_module *net, const ct_dist_divide_options *o) {
+    ct_parameters *list = ct_module_parameters(net);
+    const bool fine = list && (!o->tensor || ct__broadcast_parameters(list, o->tensor)) &&
+                      (o->stage == 0 || ct__broadcast_parameters(list, o->data));
+    ct_parameters_free(list);
+    return fine;
+}
+
 bool ct_dist_divide_p(ct_module *net, const ct_dist_divide_options *options) {
     TAKE_OPTIONS(ct_dist_divide_options, o, options);
     if (!ct_ok()) return false;
@@ -49,7 +81,8 @@ bool ct_dist_divide_p(ct_module *net, const ct_dist_divide_options *options) {
     if (!layers || ct_module_child_count(layers) == 0)
         return ct_fail(CT_ERR_VALUE, "dist_divide", "a %s has no \"layers\"; ct_nn_gpt and ct_nn_vit have",
                        ct_module_type(net)->name);
-    bool fine = ct__group(o.data, "dist_divide") != NULL;
+    bool fine = ct__group(o.data, "dist_divide") && (!cut || o.stage == 0 || fit_together(o.tensor, o.data)) &&
+                begin_alike(net, &o);
     for (int i = 0; fine && i < ct_module_child_count(layers); i++) fine = divide_layer(layers, i, &o);
     return fine && (o.stage != 1 || ct__divide_learning(net, o.data));
 }

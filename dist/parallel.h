@@ -44,6 +44,9 @@ struct ct_dist_parallel {
     struct ct_dist_parallel *next;
 };
 
+/* Parameters and buffers of the group's rank 0 become those of all; what is sharded stays. False after an error. */
+bool ct__broadcast_parameters(const ct_parameters *list, ct_dist_group *group);
+
 /* Whether gradients of all of these are averaged over the group, by whatever ct_dist_data_parallel there is; else an
  * error. */
 bool ct__parallel_averages(ct_tensor *const *leaves, int n, ct_dist_group *group);

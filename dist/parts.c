@@ -28,17 +28,24 @@ static bool has_first(const ct_dist_group *group) {
     return false;
 }
 
-/* sharded: the elements are shared in equal parts by the ranks of `shards`. */
-static void count_copies(ct__part *part, bool sharded, ct_dist_group *shards) {
-    part->copies = ct_dist_size() / part->cut.ranks / (sharded ? ct_dist_group_size(shards) : 1);
+/* sharded: the elements are shared in equal parts by the ranks of `shards`. Of what is cut as well there is one copy, so
+ * that nobody has to know who else has it. False after an error. */
+static bool count_copies(ct__part *part, const char *name, bool sharded, ct_dist_group *shards) {
+    const int ranks = ct_dist_size(), cut = part->cut.ranks, shared = sharded ? ct_dist_group_size(shards) : 1;
+    if (sharded && cut > 1 && cut * shared != ranks)
+        return ct_fail(CT_ERR_STATE, "dist",
+                       "'%s' is cut among %d ranks and shared among %d; together they have to be all %d", name, cut,
+                       shared, ranks);
+    part->copies = ranks / cut / shared;
     part->first_copy = (!sharded || has_first(shards)) && (part->cut.ranks == 1 || has_first(part->cut.group));
     part->first_copy = part->first_copy || part->copies == 1;
+    return true;
 }
 
 static bool add_part(ct__parts *parts, char *name, ct__part part, bool sharded, ct_dist_group *shards) {
-    count_copies(&part, sharded, shards);
     part.name = name;
-    if (!name || !grow((void **)&parts->parts, parts->count, sizeof part)) {
+    if (!name || !count_copies(&part, name, sharded, shards) ||
+        !grow((void **)&parts->parts, parts->count, sizeof part)) {
         ct_free(name);
         return false;
     }
@@ -104,14 +111,14 @@ static bool add_shard(ct__parts *parts, const char *path, ct_module *module) {
 }
 
 /* What an optimizer has for a parameter of which it learns a run: like the parameter, but of fewer elements. */
-static void learn_apart(ct__local *local, const ct_module *owner, const ct__part *whole) {
+static bool learn_apart(ct__local *local, const ct_module *owner, const ct__part *whole) {
     ct_dist_group *group;
-    if (local->buffer || !ct__learned_apart(owner, &group)) return;
+    if (local->buffer || !ct__learned_apart(owner, &group)) return true;
     local->learned_apart = true;
     local->state = *whole;
     local->state.name = local->name;
     ct_division_range(ct_module_division(owner), whole->count, &local->state.first, &local->state.count);
-    count_copies(&local->state, true, group);
+    return count_copies(&local->state, local->name, true, group);
 }
 
 static bool add_module(void *context, const char *path, ct_module *module) {
@@ -129,7 +136,7 @@ static bool add_module(void *context, const char *path, ct_module *module) {
         ct__part part = {.local = parts->local_count - 1, .count = ct_numel(x)};
         ct__local *local = &parts->locals[part.local];
         local->divided = ct__cut_of(module, buffer ? -1 : i, ct_shape(x), &part.cut);
-        learn_apart(local, module, &part);
+        if (!learn_apart(local, module, &part)) return false;
         parts->divided = parts->divided || local->divided || local->learned_apart;
         if (!add_part(parts, join(local->name, ""), part, false, NULL)) return false;
     }

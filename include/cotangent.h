@@ -305,6 +305,8 @@ CT_API bool ct_set_grad_enabled(bool enabled); /* returns what it was */
  * is called with context when it dies. */
 typedef ct_tensor *(*ct_hook_fn)(void *context, ct_tensor *grad);
 CT_API bool ct_hook(ct_tensor *x, ct_hook_fn fn, void *context, void (*release)(void *context));
+/* In a hook: the pass adds to the gradients of leaves (ct_backward); otherwise it gives gradients to whoever asked (ct_grad). */
+CT_API bool ct_backward_accumulates(void);
 
 /* A function from n tensors to m tensors. Its results are passed on with ct_pass where it opens a scope. */
 typedef bool (*ct_function)(void *context, ct_tensor *const *in, int n, ct_tensor **out, int m);

@@ -229,11 +229,10 @@ static bool is_there(const trainer *t) {
     return file_exists(t->out) || ct_fail(CT_ERR_IO, NULL, "%s: the folder of the run is gone", t->out);
 }
 
-/* By all ranks, each what it has. */
+/* By all ranks, each what it has; also by one that cannot, so that the others hear of it. */
 static bool save(const trainer *t, ct_run *run, const char *name) {
-    if (!is_there(t)) return false;
-    run->extra = make_extra(t);
-    const bool right = run->extra && ct_dist_run_save(run, t->out, name);
+    run->extra = is_there(t) ? make_extra(t) : NULL;
+    const bool right = ct_dist_run_save(run, t->out, name);
     ct_state_free(run->extra);
     run->extra = NULL;
     return right;

@@ -240,7 +240,7 @@ CT_API ct_module *ct_dist_attention_p(int64_t dim, int64_t heads, const ct_dist_
 typedef struct ct_dist_divide_options {
     size_t size;
     ct_dist_group *tensor; /* NULL: layers are not cut */
-    ct_dist_group *data;   /* NULL: all ranks */
+    ct_dist_group *data;   /* those with the same part of the layers; NULL: all ranks, where layers are not cut */
     int stage;             /* of ct_dist_sharded, 1, 2 or 3; 0: layers are not sharded */
 } ct_dist_divide_options;
 CT_API bool ct_dist_divide_p(ct_module *net, const ct_dist_divide_options *options);

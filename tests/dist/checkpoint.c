@@ -4,6 +4,7 @@
  *     dist_checkpoint FOLDER kill     saves, and saves again: the last rank dies in between
  *     dist_checkpoint FOLDER after    what is there is the first of them, and nothing else */
 #include <cotangent/nn.h>
+#include <cotangent/op.h>
 #include <cotangent/optim.h>
 #include <cotangent/run.h>
 #include <dirent.h>
@@ -36,7 +37,7 @@ typedef struct training {
 /* cut: among how many ranks matrices are cut; stage: 0, not sharded. alone: a network of this rank by itself. */
 static training begin(int cut, int stage, bool alone) {
     training t = {0};
-    ct_seed(5);
+    ct_seed(5 + (alone ? 0 : (uint64_t)rank)); /* the weights are those of rank 0 */
     t.net = ct_nn_gpt(VOCABULARY, .dim = 16, .heads = 4, .layers = 2, .context = LENGTH);
     if (!alone) {
         t.near = ct_dist_split(NULL, rank / cut, 0);
@@ -159,7 +160,31 @@ static void fails_together(const char *folder) {
         ct_error_clear();
     }
     ct_state_free(extra);
+    t.run.extra = NULL;
+    if (rank == size - 1) ct_fail(CT_ERR_VALUE, "test", "of one rank alone"); /* which the others do not wait for */
+    CHECK(!ct_dist_run_save(&t.run, folder, "pending"));
+    CHECK(rank == size - 1 ? strstr(ct_error(), "test: of one rank alone")
+                           : strstr(ct_error(), "could not write its part"));
+    ct_error_clear();
     end(&t);
+}
+
+/* A weight of another dtype than those that are divided with it. */
+static void refuses_other_dtypes(const char *folder) {
+    char path[512];
+    training alone = begin(1, 0, true), t = begin(1, 2, false);
+    ct_module *layer = ct_module_child(ct_module_find_child(alone.net, "layers"), 0);
+    ct_module *linear = ct_module_find_child(layer, "linear1");
+    ct_run run = {.size = sizeof run, .net = alone.net};
+    CHECK(ct_module_set_param(linear, 0, ct_cast(ct_detach(ct_module_param(linear, 0)), CT_BF16)));
+    if (rank == 0) CHECK(ct_run_save(&run, folder, "dtypes"));
+    path_of(path, sizeof path, folder, "dtypes");
+    t.run.optim = NULL;
+    CHECK(ct_dist_barrier(NULL) && !ct_dist_run_load(&t.run, path));
+    CHECK(strstr(ct_error(), "linear1.weight\" is bf16[64,16], and what is divided with it f32"));
+    ct_error_clear();
+    end(&t);
+    end(&alone);
 }
 
 static int files_of(const char *folder) {
@@ -198,6 +223,7 @@ int main(int argc, char **argv) {
         same_bytes(folder, 0);
         same_bytes(folder, 1);
         fails_together(folder);
+        refuses_other_dtypes(folder);
         goes_on(folder, 1, 3, 1, 2);
         goes_on(folder, 1, 2, 1, 1);
         goes_on(folder, 1, 1, 1, 0);

@@ -114,6 +114,20 @@ static void accumulates(int64_t bucket) {
     ct_module_free(whole);
 }
 
+/* Gradients that a ct_grad gives away are averaged as well, small ones and those that go by themselves. */
+static void averages_what_is_given_away(int64_t side) {
+    ct_module *net = ct_nn_linear(side, side, .no_bias = true);
+    ct_dist_parallel *parallel = ct_dist_data_parallel(net);
+    ct_tensor *w = ct_module_param(net, 0), *mine = NULL;
+    ct_tensor *loss = ct_mul_s(ct_sum(ct_forward(net, ct_ones(CT_DIMS(1, side)))), rank + 1);
+    CHECK(ct_grad(&loss, 1, NULL, &w, 1, &mine, 0) && ct_dist_reduce_gradients(parallel));
+    CHECK(ct_item(ct_amin(mine)) == rank + 1 && ct_item(ct_amax(mine)) == rank + 1); /* the caller's stays */
+    ct_tensor *mean = ct_grad_of(w);
+    if (size > 1) CHECK(mean && distance(mean, ct_full_like(w, 0.5 * (size + 1))) < 1e-4);
+    ct_dist_parallel_free(parallel);
+    ct_module_free(net);
+}
+
 /* A layer that one rank uses, and one that nobody does. */
 static void leaves_unused_alone(void) {
     ct_module *net = new_net(5);
@@ -219,6 +233,10 @@ int main(int argc, char **argv) {
     }
     ct_scope
         leaves_unused_alone();
+    ct_scope
+        averages_what_is_given_away(8);
+    ct_scope
+        averages_what_is_given_away(512);
     ct_scope
         refuses_other_tensors();
     ct_scope

@@ -79,6 +79,35 @@ static void embedding(void) {
     ct_module_free(whole);
 }
 
+static bool refused(bool done, const char *text) {
+    const bool right = !done && strstr(ct_error(), text);
+    if (!right) printf("rank %d: %s\n", rank, ct_error());
+    ct_error_clear();
+    return right;
+}
+
+/* What is shared among ranks has to be the same part on all of them. */
+static void groups_that_do_not_fit(void) {
+    ct_dist_group *pair = ct_dist_split(NULL, rank / 2, 0), *self = ct_dist_split(NULL, rank, 0);
+    ct_module *net = ct_nn_gpt(7, .dim = 8, .heads = 2, .layers = 1, .context = 4);
+    if (size > 1) {
+        CHECK(refused(ct_dist_divide(net, .tensor = pair, .stage = 2), "data has to be the group of the"));
+        CHECK(
+            refused(ct_dist_divide(net, .tensor = pair, .data = pair, .stage = 1), "data has to be the group of the"));
+        CHECK(ct_dist_divide(net, .tensor = pair));
+        CHECK(refused(ct_dist_divide(net, .tensor = pair),
+                      "a multi_head_attention is expected: a network is divided once"));
+    }
+    ct_module_free(net);
+    if (size > 2) { /* who would write which of the copies? */
+        net = ct_dist_sharded(ct_dist_column_linear(4, 8, .group = pair), .group = self);
+        CHECK(refused(ct_dist_clip_grad_norm(net, 1) == 0, "'weight' is cut among 2 ranks and shared among 1"));
+        ct_module_free(net);
+    }
+    ct_dist_group_free(pair);
+    ct_dist_group_free(self);
+}
+
 int main(void) {
     if (!CHECK(ct_dist_init())) return 1;
     rank = ct_dist_rank();
@@ -89,6 +118,8 @@ int main(void) {
         attention();
     ct_scope
         embedding();
+    ct_scope
+        groups_that_do_not_fit();
     CHECK(size == 1 || (!ct_dist_attention(9, 3) && strstr(ct_error(), "heads is 3, which")));
     ct_error_clear();
     if (rank == 0) printf("%d ranks\n", size);
