@@ -8,28 +8,6 @@
 
 /* ---- Operands in memory ---- */
 
-ct_fused_layout ct_fused_layout_of(const ct_view *view) {
-    ct_fused_layout l = {.ndim = 0};
-    int64_t reach = 0, expected = 1;
-    for (int d = 0; d < view->ndim; d++) {
-        if (view->dims[d] == 1) continue;
-        const int last = l.ndim - 1;
-        const bool joins = last >= 0 && l.strides[last] == view->strides[d] * view->dims[d];
-        if (joins) l.dims[last] *= view->dims[d], l.strides[last] = view->strides[d];
-        else l.dims[l.ndim] = view->dims[d], l.strides[l.ndim++] = view->strides[d];
-    }
-    l.dense = l.single = true;
-    for (int d = l.ndim - 1; d >= 0; d--) {
-        l.dense &= l.strides[d] == expected;
-        l.single &= l.strides[d] == 0;
-        expected *= l.dims[d];
-        reach += (l.dims[d] - 1) * l.strides[d];
-        l.wide |= l.strides[d] < 0;
-    }
-    l.wide |= reach >= INT32_MAX;
-    return l;
-}
-
 /* A pack of V elements from a multiple of V on lies together, or is one value. */
 static bool in_packs(const ct_fused_layout *l, int pack) {
     const int last = l->ndim - 1;

@@ -4,6 +4,7 @@
 #define COTANGENT_OPS_FUSED_CUDA_WRITER_H
 
 #include "ops/fused/cuda/fused/text.h"
+#include "ops/fused/layout.h"
 
 /* ---- steps.c ---- */
 
@@ -39,15 +40,6 @@ void ct_fused_put_loaded(ct_fused_text *text, ct_dtype dtype, const char *format
 void ct_fused_put_step(ct_fused_text *text, const ct_fused *fused, int number);
 
 /* ---- text.c ---- */
-
-/* How an operand is read or written: its elements in row-major order, by the dimensions that are left when neighbours are joined. */
-typedef struct ct_fused_layout {
-    int ndim;
-    int64_t dims[CT_MAX_DIMS], strides[CT_MAX_DIMS];
-    bool dense, single;
-    bool wide; /* places do not fit into 31 bits, or a stride is negative */
-} ct_fused_layout;
-ct_fused_layout ct_fused_layout_of(const ct_view *view);
 
 /* Reads the pack of a value from element e on into `to`; any: addresses may not be aligned. */
 void ct_fused_put_read(ct_fused_text *text, const ct_call *call, int value, const char *to, bool any);

@@ -11,27 +11,8 @@
 
 /* ---- Operands in memory ---- */
 
-ct_wgpu_layout ct_wgpu_layout_of(const ct_view *view) {
-    ct_wgpu_layout l = {.ndim = 0};
-    int64_t expected = 1;
-    for (int d = 0; d < view->ndim; d++) {
-        if (view->dims[d] == 1) continue;
-        const int last = l.ndim - 1;
-        const bool joins = last >= 0 && l.strides[last] == view->strides[d] * view->dims[d];
-        if (joins) l.dims[last] *= view->dims[d], l.strides[last] = view->strides[d];
-        else l.dims[l.ndim] = view->dims[d], l.strides[l.ndim++] = view->strides[d];
-    }
-    l.dense = l.single = true;
-    for (int d = l.ndim - 1; d >= 0; d--) {
-        l.dense &= l.strides[d] == expected;
-        l.single &= l.strides[d] == 0;
-        expected *= l.dims[d];
-    }
-    return l;
-}
-
 /* Elements i to i + 3, i a multiple of 4, lie together from such a place on; are one. */
-static bool lies_in_quads(const ct_wgpu_layout *l) {
+static bool lies_in_quads(const ct_fused_layout *l) {
     const int last = l->ndim - 1;
     if (l->dense) return true;
     if (last < 0 || l->dims[last] % 4 || l->strides[last] != 1) return false;
@@ -39,7 +20,7 @@ static bool lies_in_quads(const ct_wgpu_layout *l) {
         if (l->strides[d] % 4) return false;
     return true;
 }
-static bool is_one_in_four(const ct_wgpu_layout *l) {
+static bool is_one_in_four(const ct_fused_layout *l) {
     const int last = l->ndim - 1;
     return l->single || (l->dims[last] % 4 == 0 && l->strides[last] == 0);
 }
@@ -70,14 +51,14 @@ static bool is_apart(const ct_call *call, int output) {
 
 static bool takes_quads(const ct_call *call, int operand) {
     const ct_view *view = ct_wgpu_operand_view(call, operand);
-    const ct_wgpu_layout l = ct_wgpu_layout_of(view);
+    const ct_fused_layout l = ct_fused_layout_of(view);
     if (ct_wgpu_dtype_size(view->dtype) > 4 || !ct_wgpu_fits(view, 4) || !lies_in_quads(&l)) return false;
     return operand < call->n_in || is_apart(call, operand - call->n_in);
 }
 
 /* The place of element `e` of an operand that is neither dense nor one value. */
 static void put_place(ct_wgpu_writer *w, int operand) {
-    const ct_wgpu_layout l = ct_wgpu_layout_of(ct_wgpu_operand_view(w->call, operand));
+    const ct_fused_layout l = ct_fused_layout_of(ct_wgpu_operand_view(w->call, operand));
     if (l.dense || l.single) return;
     ct_wgpu_put(&w->t, "fn place_%d(e: u32) -> u32 {\n    var at = 0u;\n    var rest = e;\n    var whole = e;\n",
                 ct_wgpu_operand_number(w, operand));
@@ -90,7 +71,7 @@ static void put_place(ct_wgpu_writer *w, int operand) {
     ct_wgpu_put(&w->t, "    return at + rest * %uu;\n}\n", (uint32_t)l.strides[0]);
 }
 
-static void put_at(ct_wgpu_writer *w, int operand, const ct_wgpu_layout *l, const char *element) {
+static void put_at(ct_wgpu_writer *w, int operand, const ct_fused_layout *l, const char *element) {
     if (l->single) ct_wgpu_put(&w->t, "0u");
     else if (l->dense) ct_wgpu_put(&w->t, "%s", element);
     else ct_wgpu_put(&w->t, "place_%d(%s)", ct_wgpu_operand_number(w, operand), element);
@@ -98,7 +79,7 @@ static void put_at(ct_wgpu_writer *w, int operand, const ct_wgpu_layout *l, cons
 
 void ct_wgpu_put_load(ct_wgpu_writer *w, int input) {
     const ct_view *view = w->call->in[input];
-    const ct_wgpu_layout l = ct_wgpu_layout_of(view);
+    const ct_fused_layout l = ct_fused_layout_of(view);
     const int number = ct_wgpu_operand_number(w, input);
     const char *const places[] = {"i", "min(i + 1u, p.total - 1u)", "min(i + 2u, p.total - 1u)",
                                   "min(i + 3u, p.total - 1u)"};
@@ -120,7 +101,7 @@ void ct_wgpu_put_load(ct_wgpu_writer *w, int input) {
 
 void ct_wgpu_put_store(ct_wgpu_writer *w, int value) {
     const int operand = w->call->n_in + w->fused->values[value].output, number = ct_wgpu_operand_number(w, operand);
-    const ct_wgpu_layout l = ct_wgpu_layout_of(ct_wgpu_operand_view(w->call, operand));
+    const ct_fused_layout l = ct_fused_layout_of(ct_wgpu_operand_view(w->call, operand));
     if (!(w->plan->quads >> operand & 1)) {
         ct_wgpu_put(&w->t, "    for (var c = 0u; c < min(p.total - i, 4u); c++) { o%d_store(", number);
         put_at(w, operand, &l, "i + c");

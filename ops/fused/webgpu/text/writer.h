@@ -4,6 +4,7 @@
 #define COTANGENT_OPS_FUSED_WEBGPU_WRITER_H
 
 #include "backends/webgpu/shader.h"
+#include "ops/fused/layout.h"
 #include "ops/fused/webgpu/text/text.h"
 
 typedef struct ct_wgpu_writer {
@@ -58,15 +59,6 @@ void ct_wgpu_put_positions(ct_wgpu_writer *w);
 void ct_wgpu_put_rounding(ct_wgpu_writer *w, ct_dtype dtype, const char *number);
 
 /* ---- text.c ---- */
-
-/* How an operand is read or written: its elements in row-major order, by the dimensions that are left when
- * neighbours are joined. */
-typedef struct ct_wgpu_layout {
-    int ndim;
-    int64_t dims[CT_MAX_DIMS], strides[CT_MAX_DIMS];
-    bool dense, single;
-} ct_wgpu_layout;
-ct_wgpu_layout ct_wgpu_layout_of(const ct_view *view);
 
 /* Operand i of the call (inputs, then outputs), and its name in the text, a number: o3. */
 static inline const ct_view *ct_wgpu_operand_view(const ct_call *call, int i) {
