@@ -428,6 +428,20 @@ TEST(a_leafs_hook_fires_as_soon_as_its_gradient_is_complete) {
     check_order("h1 w1 w0");
 }
 
+static ct_tensor *note_pass(void *context, ct_tensor *grad) {
+    (void)grad;
+    *(int *)context = ct_backward_accumulates() ? 1 : -1;
+    return NULL;
+}
+
+TEST(a_hook_knows_whether_its_pass_adds_to_leaves) {
+    int seen = 0;
+    ct_tensor *x = ct_set_requires_grad(F64(CT_DIMS(2), 1, 2), true), *y, *g = NULL;
+    REQUIRE(ct_hook(x, note_pass, &seen, NULL));
+    CHECK(ct_backward(ct_sum(ct_square(x))) && seen == 1 && !ct_backward_accumulates());
+    CHECK((y = ct_sum(ct_square(x))) && ct_grad(&y, 1, NULL, &x, 1, &g, 0) && seen == -1);
+}
+
 TEST(a_hook_replaces_the_gradient) {
     ct_tensor *x = ct_set_requires_grad(F64(CT_DIMS(2), 1, 2), true), *h = ct_mul_s(x, 3);
     REQUIRE(ct_hook(h, double_gradient, NULL, NULL)); /* of an inner tensor: what goes on below it */
