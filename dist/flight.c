@@ -63,12 +63,12 @@ static const char *begin_comparison(ct__flight *flight) {
     const uint64_t h = hash(&flight->text);
     flight->agreement[0] = h;
     flight->agreement[1] = ~h;
-    const ct__transfer comparison = {.kind = CT__ALL_REDUCE,
-                                     .reduction = CT_DIST_MIN,
-                                     .dtype = CT_U64,
-                                     .count = 2,
-                                     .in = flight->agreement,
-                                     .out = flight->agreement};
+    ct__transfer comparison = {.kind = CT__ALL_REDUCE,
+                               .reduction = CT_DIST_MIN,
+                               .dtype = CT_U64,
+                               .count = 2,
+                               .in = flight->agreement,
+                               .out = flight->agreement};
     return ct__job_state.transport->collective(flight->group->number, CT__CALLS, &comparison, &flight->request);
 }
 

@@ -8,7 +8,7 @@
 #include <cotangent/dist.h>
 
 #define CT__TRANSPORT_ENTRY "ct_dist_transport"
-enum { CT__TRANSPORT_VERSION = 2, CT__MOST_GROUPS = 256 };
+enum { CT__TRANSPORT_VERSION = 3, CT__MOST_GROUPS = 256 };
 
 typedef enum ct__dist_kind {
     CT__ALL_REDUCE,
@@ -38,7 +38,8 @@ typedef struct ct__transfer {
     int root;
     const void *in;
     void *out;
-    float scale; /* of an f32 all_reduce, what dist/ multiplies the result by; 0: nothing */
+    /* Of an f32 all_reduce, what dist/ multiplies the result by; 0: nothing. A module that does it itself sets it to 0. */
+    float scale;
 } ct__transfer;
 
 typedef struct ct__request {
@@ -54,7 +55,7 @@ typedef struct ct__transport {
     /* A new group, its number, rank and size. */
     const char *(*split)(int group, int color, int key, int *made, int *rank, int *ranks);
     void (*release)(int group);
-    const char *(*collective)(int group, ct__lane lane, const ct__transfer *transfer, ct__request *request);
+    const char *(*collective)(int group, ct__lane lane, ct__transfer *transfer, ct__request *request);
     const char *(*send)(int group, ct__lane lane, const void *data, size_t bytes, int to, int tag,
                         ct__request *request);
     const char *(*receive)(int group, ct__lane lane, void *data, size_t bytes, int from, int tag, ct__request *request);

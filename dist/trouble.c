@@ -118,7 +118,7 @@ static void put_classes(writer *w, const ct__call_text *calls, int n, const int 
 
 static bool gather_calls(ct__flight *flight, ct__call_text *calls) {
     const ct__transport *transport = ct__job_state.transport;
-    const ct__transfer gather = {
+    ct__transfer gather = {
         .kind = CT__ALL_GATHER, .dtype = CT_U8, .count = (int64_t)sizeof *calls, .in = &flight->text, .out = calls};
     ct__request request;
     bool done = false;

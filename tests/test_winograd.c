@@ -466,10 +466,11 @@ TEST(small_chunks_and_threads_give_the_same_bits) {
 
 /* Few tiles of many channels, and tiles for many groups: what many threads cut in another way than few. */
 TEST(many_threads_cut_channels_and_groups_and_give_the_same_bits) {
-    const ct_dims shapes[][2] = {{CT_DIMS(3, 200, 4, 4), CT_DIMS(330, 200, 3, 3)}, /* one tile each, many channels */
-                                 {CT_DIMS(8, 64, 28, 30), CT_DIMS(64, 64, 3, 3)},  /* 448 tiles */
-                                 {CT_DIMS(3, 72, 57, 57), CT_DIMS(40, 72, 3, 3)}}; /* rows of 15 tiles */
-    for (int i = 0; i < 3; i++) {
+    const ct_dims shapes[][2] = {{CT_DIMS(3, 200, 4, 4), CT_DIMS(330, 200, 3, 3)},   /* one tile each, many channels */
+                                 {CT_DIMS(8, 64, 28, 30), CT_DIMS(64, 64, 3, 3)},    /* 448 tiles */
+                                 {CT_DIMS(3, 72, 57, 57), CT_DIMS(40, 72, 3, 3)},    /* rows of 15 tiles */
+                                 {CT_DIMS(2, 1024, 4, 4), CT_DIMS(32, 1024, 3, 3)}}; /* blocks of one panel's rows */
+    for (int i = 0; i < 4; i++) {
         ct_tensor *x = ct_randn(shapes[i][0]), *w = ct_randn(shapes[i][1]), *b = ct_randn(CT_DIMS(shapes[i][1].d[0]));
         ct_tensor *first[4] = {NULL}, *g = NULL;
         for (int threads = 1; threads <= 32; threads += threads < 4 ? 1 : 12)
@@ -513,6 +514,14 @@ TEST(winograd_is_chosen_unless_exact_is_asked_for) {
                              false));
     }
     CHECK(!uses_winograd(&families[0], ct_randn(CT_DIMS(4, 64, 28, 28)), ct_randn(CT_DIMS(64, 64, 3, 5)), false));
+    for (int batch = 1; batch <= 16; batch *= 4) { /* the gradient of large weights also from few tiles */
+        ct_tensor *x = ct_randn(CT_DIMS(batch, 512, 4, 4)), *dw = NULL;
+        ct_tensor *w = ct_set_requires_grad(ct_randn(CT_DIMS(512, 512, 3, 3)), true), *y = ct_conv2d(x, w, .pad = 1);
+        harness_log_start();
+        CHECK(ct_grad(&y, 1, &y, &w, 1, &dw, 0));
+        harness_log_stop();
+        CHECK(times_chosen("winograd") == 1);
+    }
     const family wide = {2, 6, 2, false}; /* more taps than there is room for */
     CHECK(!uses_winograd(&wide, ct_randn(CT_DIMS(4, 64, 28, 28)), ct_randn(CT_DIMS(64, 64, 6, 6)), false));
 }

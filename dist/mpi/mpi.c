@@ -5,11 +5,13 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "dist/mpi/pair.h"
 #include "dist/mpi/reduce.h"
 
 static MPI_Comm lanes[CT__MOST_GROUPS][CT__LANES]; /* by number of the group */
 static bool used[CT__MOST_GROUPS];
-static bool ours; /* MPI was initialized here, and is finalized here */
+static int begun[CT__MOST_GROUPS]; /* sums of pairs so far, the same on both */
+static bool ours;                  /* MPI was initialized here, and is finalized here */
 
 const char *ct__mpi_problem(int code) {
     static char text[MPI_MAX_ERROR_STRING];
@@ -28,6 +30,7 @@ static const char *open_lanes(int number, MPI_Comm from) {
         if (!problem) problem = ct__mpi_problem(MPI_Comm_set_errhandler(lanes[number][lane], MPI_ERRORS_RETURN));
     }
     used[number] = !problem;
+    begun[number] = 0;
     return problem;
 }
 
@@ -97,12 +100,13 @@ static const char *close(void) {
     int over = 0;
     for (int i = 0; i < CT__MOST_GROUPS; i++)
         if (used[i]) release(i);
+    ct__pair_close();
     return !ours || (MPI_Finalized(&over) == MPI_SUCCESS && over) ? NULL : ct__mpi_problem(MPI_Finalize());
 }
 
 /* ---- Requests ---- */
 
-static void put(ct__request *request, MPI_Request mpi) {
+void ct__request_put(ct__request *request, MPI_Request mpi) {
     request->handle = 0;
     memcpy(&request->handle, &mpi, sizeof mpi);
 }
@@ -110,15 +114,20 @@ static void put(ct__request *request, MPI_Request mpi) {
 static const char *test(ct__request *request, bool *done) {
     MPI_Request mpi;
     int flag = 0;
+    if (ct__pair_is(request)) return ct__pair_test(request, done);
     memcpy(&mpi, &request->handle, sizeof mpi);
     const char *problem = ct__mpi_problem(MPI_Test(&mpi, &flag, MPI_STATUS_IGNORE));
-    put(request, mpi); /* what is over has become MPI's null request, of which test says that it is over */
+    ct__request_put(request, mpi); /* what is over has become MPI's null request, of which test says that it is over */
     *done = flag != 0;
     return problem;
 }
 
-static const char *collective(int group, ct__lane lane, const ct__transfer *t, ct__request *request) {
+static const char *collective(int group, ct__lane lane, ct__transfer *t, ct__request *request) {
     const MPI_Comm comm = lanes[group][lane];
+    if (ct__pair_takes(t, comm)) { /* two tags each, of which MPI has 32767 at least */
+        begun[group] = (begun[group] + 1) % 16000;
+        return ct__pair_start(t, comm, 2 * begun[group], request);
+    }
     const int n = (int)t->count;
     MPI_Datatype type = MPI_BYTE;
     MPI_Op op = MPI_SUM;
@@ -145,7 +154,7 @@ static const char *collective(int group, ct__lane lane, const ct__transfer *t, c
         break;
     default: return "this is not a collective";
     }
-    put(request, mpi);
+    ct__request_put(request, mpi);
     return ct__mpi_problem(code);
 }
 
@@ -164,7 +173,7 @@ static const char *send(int group, ct__lane lane, const void *data, size_t bytes
     int count;
     const char *problem = message_type(bytes, &count, &type);
     if (!problem) problem = ct__mpi_problem(MPI_Isend(data, count, type, to, tag, lanes[group][lane], &mpi));
-    put(request, mpi);
+    ct__request_put(request, mpi);
     return problem;
 }
 
@@ -175,7 +184,7 @@ static const char *receive(int group, ct__lane lane, void *data, size_t bytes, i
     int count;
     const char *problem = message_type(bytes, &count, &type);
     if (!problem) problem = ct__mpi_problem(MPI_Irecv(data, count, type, from, tag, lanes[group][lane], &mpi));
-    put(request, mpi);
+    ct__request_put(request, mpi);
     return problem;
 }
 

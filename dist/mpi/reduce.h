@@ -12,5 +12,6 @@ const char *ct__reduce_open(void);
 const char *ct__reduce_find(ct_dtype dtype, ct_dist_reduction reduction, MPI_Datatype *type, MPI_Op *op);
 const char *ct__type_find(ct_dtype dtype, MPI_Datatype *type);
 const char *ct__mpi_problem(int code); /* NULL: none */
+void ct__request_put(ct__request *request, MPI_Request mpi);
 
 #endif

@@ -131,6 +131,8 @@ static void sizes(void) {
     CHECK(gathered && ct_ndim(gathered) == 1 && at(gathered, size - 1) == size - 1);
     ct_tensor *large = ct_dist_all_reduce(ct_full(CT_DIMS(1 << 20), rank + 1), CT_DIST_MEAN, NULL);
     CHECK(large && at(large, 12345) == (size + 1) / 2.0);
+    ct_tensor *odd = ct_arange(0, 40001, 1), *sum = ct_dist_all_reduce(ct_add_s(odd, rank), CT_DIST_SUM, NULL);
+    CHECK(ct_item(ct_amax(ct_abs(ct_sub(sum, ct_add_s(ct_mul_s(odd, size), size * (size - 1) / 2))))) == 0);
     ct_tensor *transposed = ct_t(values(rank, CT_DIMS(5, 4), CT_F32, CT_DIST_SUM));
     ct_tensor *y = ct_dist_all_reduce(transposed, CT_DIST_SUM, NULL);
     CHECK(y && ct_dim(y, 0) == 4 && at(y, 1) == reduced(4, size, CT_F32, CT_DIST_SUM));
@@ -168,14 +170,15 @@ static void groups(void) {
 static void begun(void) {
     enum { CALLS = 6 };
     ct_dist_work *works[CALLS];
-    for (int i = 0; i < CALLS; i++)
-        works[i] = ct_dist_all_reduce_start(ct_full(CT_DIMS(1000 * (i + 1)), rank + i),
+    for (int i = 0; i < CALLS; i++) /* short ones, and long ones that go in another way between two */
+        works[i] = ct_dist_all_reduce_start(ct_full(CT_DIMS((i % 3 ? 30001 : 1000) * (i + 1)), rank + i),
                                             i % 2 ? CT_DIST_MEAN : CT_DIST_SUM, NULL);
     ct_dist_work *wall = ct_dist_barrier_start(NULL);
     for (int i = CALLS - 1; i >= 0; i--) { /* the last one first */
         ct_tensor *y = NULL;
         const double sum = size * (size - 1) / 2.0 + size * i;
         CHECK(ct_dist_wait(works[i], &y) && y && at(y, 7) == (i % 2 ? sum / size : sum));
+        CHECK(y && at(y, ct_numel(y) - 1) == at(y, 7));
         CHECK(ct_dist_done(works[i]));
         ct_dist_work_free(works[i]);
     }

@@ -1,6 +1,7 @@
 /* Winograd, forward: also the input gradient, which is a forward pass over the cotangent with the taps reversed.
  * Weights are transformed once per call into the engine's panels; then blocks of tiles are transformed, multiplied and
- * transformed back while they are in cache. */
+ * transformed back while they are in cache. Where tiles are few and the weights large, it is a panel of these that is
+ * transformed and multiplied while it is in cache. */
 #include "ops/conv/cpu/winograd/winograd.h"
 
 #include "backends/cpu/gemm/transpose.h" /* after the level of instructions is known */
@@ -74,6 +75,7 @@ typedef struct weights {
     const winograd_frame *frame;
     float *u;
     int64_t width, panels, point; /* point: floats from one of the 36 products to the next */
+    int64_t first;                /* the panel that u begins with */
     int64_t deep;                 /* input channels of all parities and taps of the depth */
     int64_t vectors, in_blocks;   /* vectors of output channels of a parity, blocks of input channels */
 } weights;
@@ -133,8 +135,8 @@ static void transform_weights(void *ctx, int64_t chunk, int worker) {
                 const int64_t parity = h * p->stride[2] + w; /* of y where it is adjoint, else of x */
                 const int64_t column = (p->adjoint ? parity * s->vectors * LANES : 0) + out;
                 const int64_t deep = ((p->adjoint ? 0 : parity) * p->kernel[0] + k) * p->in_channels + in + i;
-                transform(s->u + (column / s->width * s->deep + deep) * s->width + column % s->width, s->point,
-                          first + (h * size + w) * LANES, sign * row, sign * col);
+                transform(s->u + ((column / s->width - s->first) * s->deep + deep) * s->width + column % s->width,
+                          s->point, first + (h * size + w) * LANES, sign * row, sign * col);
             }
 }
 
@@ -282,7 +284,10 @@ typedef struct forward {
     int64_t section, block, blocks; /* planes of results and tiles of each of a chunk; chunks of a section */
     int64_t together;               /* results multiplied at a time */
     int64_t panel_groups, group; /* shares of the output channels that chunks of the same tiles have; panels of each */
-    int64_t v_tile, v_point;     /* floats */
+    /* All tiles are one block, and weights that no cache would hold are transformed where they are used, one panel of
+     * them at a time: a worker has room for that after its products. */
+    bool at_once;
+    int64_t v_tile, v_point; /* floats */
     int64_t m_tile, m_point, m_parity;
     int64_t band;
     float *workers;
@@ -418,15 +423,43 @@ static void store_tiles(const forward *f, const share *of, const float *m, int64
 
 enum { RUNS = 32 }; /* of taps multiplied at a time, at most */
 
+/* The products of one point and panel, over n runs of taps; as `product` says, but for the tile's operands. */
+static void multiply_panel(const forward *f, const weights *s, const winograd_product *product, const ct__run *runs,
+                           int64_t n, const float *v, float *m, int64_t point, int64_t panel) {
+    const int64_t channels = f->frame.pass->in_channels, depth = ct__min(f->kernel->depth, channels);
+    const int64_t most = ct__max64(1, ct__min(RUNS, f->kernel->depth / depth)); /* runs that share a register tile */
+    const int64_t columns = s->vectors * LANES * winograd_parities(&f->frame.y);
+    for (int64_t k = 0, before = product->accumulate; k < channels; k += depth)
+        for (int64_t run = 0; run < ct__max64(n, 1); run += most, before = true) {
+            winograd_product part = *product;
+            part.k = n ? ct__min(depth, channels - k) : 0; /* nothing but padding: zeros */
+            part.runs = runs + run, part.n_runs = ct__min(most, n - run);
+            part.a = v + point * f->v_point + k;
+            part.b = s->u + point * s->point + ((panel - s->first) * s->deep + k) * s->width;
+            part.c = m + point * f->m_point + panel * s->width;
+            part.vecs = winograd_panel_vecs(f->kernel, columns, panel);
+            part.accumulate = before;
+            winograd_multiply(&part);
+        }
+}
+
+/* One panel of the weights, in a worker's own memory. */
+static weights own_panel(const forward *f, float *u, int64_t panel) {
+    weights own = f->weights;
+    own.u = u;
+    own.first = panel;
+    own.point = winograd_odd(own.deep * own.width);
+    for (int64_t out = panel * own.width / LANES; out < ct__min((panel + 1) * own.width / LANES, own.vectors); out++)
+        for (int64_t in = 0; in < own.in_blocks; in++) transform_weights(&own, out * own.in_blocks + in, 0);
+    return own;
+}
+
 /* Products of the results of planes [d, end), which see the same taps, with the block's `tiles` tiles; v begins with source
  * plane `low`, of `slots` a parity. */
 static void multiply(const forward *f, const share *of, const float *v, float *m, int64_t d, int64_t end, int64_t tiles,
                      int64_t low, int64_t slots, winograd_ahead *reads, winograd_ahead *writes) {
     const winograd_pass *p = f->frame.pass;
     const weights *s = &f->weights;
-    const int64_t depth = ct__min(f->kernel->depth, p->in_channels);
-    const int64_t most = ct__max64(1, ct__min(RUNS, f->kernel->depth / depth)); /* runs that share a register tile */
-    const int64_t columns = s->vectors * LANES * winograd_parities(&f->frame.y);
     const int64_t taps = winograd_parities(&f->frame.x) * p->kernel[0];
     winograd_product product = {.kernel = f->kernel,
                                 .rows = (end - d) * tiles,
@@ -447,22 +480,16 @@ static void multiply(const forward *f, const share *of, const float *v, float *m
             runs[n++].b = tap * p->in_channels * s->width * 4;
         }
         if (n == 0 && (product.accumulate || tap < taps)) continue;
-        for (int64_t point = 0; point < WINOGRAD_POINTS; point++)
+        for (int64_t panel = of->panel; f->at_once && panel < of->end_panel; panel++) {
+            const weights own = own_panel(f, m + WINOGRAD_POINTS * f->m_point, panel);
+            for (int64_t point = 0; point < WINOGRAD_POINTS; point++)
+                multiply_panel(f, &own, &product, runs, n, v, m, point, panel);
+        }
+        for (int64_t point = 0; !f->at_once && point < WINOGRAD_POINTS; point++)
             for (int64_t panel = of->panel; panel < of->end_panel; panel++) {
                 CT_ISA_FN(ct__winograd_ask)(writes);
                 CT_ISA_FN(ct__winograd_ask)(reads);
-                for (int64_t k = 0, before = product.accumulate; k < p->in_channels; k += depth)
-                    for (int64_t run = 0; run < ct__max64(n, 1); run += most, before = true) {
-                        winograd_product part = product;
-                        part.k = n ? ct__min(depth, p->in_channels - k) : 0; /* nothing but padding: zeros */
-                        part.runs = runs + run, part.n_runs = ct__min(most, n - run);
-                        part.a = v + point * f->v_point + k;
-                        part.b = s->u + point * s->point + (panel * s->deep + k) * s->width;
-                        part.c = m + point * f->m_point + panel * s->width;
-                        part.vecs = winograd_panel_vecs(f->kernel, columns, panel);
-                        part.accumulate = before;
-                        winograd_multiply(&part);
-                    }
+                multiply_panel(f, s, &product, runs, n, v, m, point, panel);
             }
         product.accumulate = true;
     }
@@ -513,6 +540,7 @@ static void block_of_tiles(void *ctx, int64_t chunk, int worker) {
 
 enum {
     BLOCK_BYTES = 640 << 10, /* of transformed tiles and products: about an L2 */
+    UNCACHED = 12 << 20,     /* bytes of transformed weights that go to memory and back */
     WEIGHT_TILES = 8,        /* a chunk fetches its weights in the time that the products of so many tiles take, */
     TRANSFORM_COLUMNS = 12   /* and transforms its tiles in the time that so many columns of products take */
 };
@@ -561,7 +589,9 @@ static void plan(const winograd_pass *p, forward *f) {
     section = ct__grain(section);
     f->section = ct__ceil_div(planes, ct__ceil_div(planes, section));
     const int64_t bytes = v_bytes * winograd_slots(g, f->section) + m_bytes;
-    const int64_t block = ct__max64(BLOCK_BYTES / bytes / rows, f->section > 1 ? 1 : 2) * rows;
+    int64_t block = ct__max64(BLOCK_BYTES / bytes / rows, f->section > 1 ? 1 : 2) * rows;
+    const bool uncached = WINOGRAD_POINTS * 4 * s->point > UNCACHED;
+    if (uncached && g->tiles.count <= WINOGRAD_AT_ONCE) block = ct__max64(block, g->tiles.count);
     const int64_t sections = ct__ceil_div(planes, f->section);
     cut(f, block, sections);
     f->block = ct__max64(1, ct__grain(f->block));
@@ -571,13 +601,20 @@ static void plan(const winograd_pass *p, forward *f) {
     const int64_t run = ct__min(g->tiles.cols, f->block);
     f->band =
         ct__max64(winograd_span(&g->x, 0, 1) * winograd_span(&g->x, 1, run), g->y.step[0] * g->y.step[1] * run) * LANES;
-    f->worker = winograd_odd(f->band + WINOGRAD_POINTS * (f->v_point + f->m_point));
+    f->at_once = uncached && g->tiles.count > 0 && g->tiles.count <= f->block &&
+                 planes * p->kernel[0] * winograd_parities(&g->x) * winograd_parities(&g->y) == 1;
+    for (int a = 0; a < 3; a++) f->at_once = f->at_once && CT_ISA_FN(ct__winograd_phases)(p, a) == 1;
+    const int64_t panel = f->at_once ? winograd_odd(s->deep * s->width) : 0;
+    f->worker = winograd_odd(f->band + WINOGRAD_POINTS * (f->v_point + f->m_point + panel));
 }
+
+/* Of the weights that all workers share. */
+static int64_t shared_floats(const forward *f) { return f->at_once ? 0 : WINOGRAD_POINTS * f->weights.point; }
 
 size_t CT_ISA_FN(ct__winograd_pass_bytes)(const winograd_pass *pass) {
     forward f;
     plan(pass, &f);
-    return (size_t)(WINOGRAD_POINTS * f.weights.point + ct__threads() * f.worker) * sizeof(float);
+    return (size_t)(shared_floats(&f) + ct__threads() * f.worker) * sizeof(float);
 }
 
 void CT_ISA_FN(ct__winograd_pass)(const winograd_pass *p, void *scratch) {
@@ -586,8 +623,8 @@ void CT_ISA_FN(ct__winograd_pass)(const winograd_pass *p, void *scratch) {
     weights *s = &f.weights;
     s->frame = &f.frame;
     s->u = scratch;
-    f.workers = s->u + WINOGRAD_POINTS * s->point;
-    ct__parallel(s->vectors * p->kernel[0] * s->in_blocks, transform_weights, s);
+    f.workers = s->u + shared_floats(&f);
+    if (!f.at_once) ct__parallel(s->vectors * p->kernel[0] * s->in_blocks, transform_weights, s);
     int64_t phase[3];
     for (phase[0] = 0; phase[0] < CT_ISA_FN(ct__winograd_phases)(p, 0); phase[0]++)
         for (phase[1] = 0; phase[1] < CT_ISA_FN(ct__winograd_phases)(p, 1); phase[1]++)

@@ -59,7 +59,7 @@ static void make_pass(const ct_call *call, ct_conv_problem *p, winograd_pass *w)
 
 /* Where it wins over the implicit product. Costs from measured times, in products of vectors of 16 floats: the products
  * themselves, the transforms of vectors of channels and of weights, dearer when these leave the caches; against the products
- * of the sums, their stores, and the weights' way into panels. */
+ * of the sums, their stores, and the weights' way into panels or, of their gradient, the sums of parts of the batch. */
 static bool wins(const ct_conv_problem *p) {
     const ct_conv_geometry *g = &p->geometry;
     const ct_window *s = &g->window;
@@ -84,12 +84,16 @@ static bool wins(const ct_conv_problem *p) {
     const double panels = 36 * strides * (double)ins * depth * vectors_out, bytes = 64 * panels;
     const double products = columns * planes * 36 * strides * (double)ins * seen * vectors_out;
     const double transforms = columns * (sources * vectors_in * parities_in + planes * vectors_out * parities_out);
+    /* Few tiles: a part of the weights is transformed, used and done with before it leaves the caches. */
+    const bool at_once = strides * depth * planes == 1 && s->dilation[1] * s->dilation[2] == 1 &&
+                         columns <= (gradient ? 112 : WINOGRAD_AT_ONCE);
     double weight = large ? 20 : 9;
-    if (bytes > 24 << 20) weight *= gradient ? 6 : 4;
-    else if (bytes > (gradient ? 6 : 12) << 20) weight *= gradient ? 3 : 2.5;
+    if (!at_once && bytes > 24 << 20) weight *= gradient ? 6 : 4;
+    else if (!at_once && bytes > (gradient ? 6 : 12) << 20) weight *= gradient ? 3 : 2.5;
     const double direct =
         pixels * planes * vectors_out * (taps * (double)ins * seen / (adjoint ? strides : 1) * 1.05 + 20);
-    const double packed = g->channels_last || gradient ? 0 : 30 * taps * depth * (double)ins * vectors_out;
+    double packed = (gradient ? 40 : 30) * taps * depth * (double)ins * vectors_out;
+    if (g->channels_last && !gradient) packed = 0;
     return 1.08 * products + 500 * transforms + weight * panels + 10000 < 0.95 * (direct + packed);
 }
 

@@ -13,7 +13,10 @@
  * with the cotangent for x. Axes are depth, height and width. Along height and width kernel / stride is the same 2, 3 or 5,
  * and the kernel has at most WINOGRAD_KERNEL taps; the depth's kernel and stride are any. An axis has a stride or a dilation,
  * not both. Strides in memory are in elements. */
-enum { WINOGRAD_KERNEL = 25 };
+enum {
+    WINOGRAD_KERNEL = 25,
+    WINOGRAD_AT_ONCE = 64 /* tiles, for which large weights are transformed where they are used */
+};
 typedef struct winograd_pass {
     int64_t batch, in_channels, out_channels;             /* of x and y */
     int64_t in[3], out[3];                                /* sizes of x and y */

@@ -2,7 +2,10 @@
  * 36 products of (in channels x tiles) by (tiles x out channels), for every parity and tap of the depth. Tiles go through in
  * groups: all workers transform a group, then all add its products, so that sums are formed in one order and need no
  * copies per worker. Many threads take larger groups, of which each has as much as before: groups are whole numbers of the depth that
- * is summed at a time, so that sums are the same however many make a group. */
+ * is summed at a time, so that sums are the same however many make a group.
+ *
+ * Where one group holds all tiles, a block of channels goes through all 36 products and back to weights at once: its
+ * sums stay in L2, where those of all channels, four times the weights, would go to memory and come back. */
 #include "ops/conv/cpu/winograd/winograd.h"
 
 enum {
@@ -10,9 +13,10 @@ enum {
     GROUP_MOST = 16 << 20, /* or a part of L3 for the sake of large sums, which each group reads and writes */
     GROUP_THREADS = 4,     /* that share such a group; for more of them it grows */
     SUM_SHARE = 2,
-    CHUNK_TILES = 16, /* transformed by one worker at a time */
-    DEPTH = 128,      /* tiles multiplied at a time, about: a panel of them in L1 */
-    WEIGHT_BLOCK = 16 /* input channels transformed back at a time */
+    CHUNK_TILES = 16,      /* transformed by one worker at a time */
+    DEPTH = 128,           /* tiles multiplied at a time, about: a panel of them in L1 */
+    WEIGHT_BLOCK = 16,     /* input channels transformed back at a time */
+    BLOCK_SUMS = 256 << 10 /* bytes of a block's sums: a part of L2 */
 };
 
 typedef struct gradient {
@@ -28,7 +32,8 @@ typedef struct gradient {
     int64_t v_tile, v_point;
     float *z; /* (36, panels, planes, tiles, width) */
     int64_t z_panel, z_point;
-    float *sums; /* (36, parities, taps of the depth, in_channels, panels * width) */
+    bool at_once; /* all tiles are one group, and sums are (workers, 36, row_block, width) */
+    float *sums;  /* (36, parities, taps of the depth, in_channels, panels * width) */
     int64_t sum_row, sum_point;
     bool accumulate;
     int64_t row_block, row_blocks, panel_block, panel_blocks; /* chunks of a product */
@@ -117,6 +122,18 @@ static void transform_chunk(void *ctx, int64_t chunk, int worker) {
     }
 }
 
+/* Of a block of input channels from `row` on; sums are c_row floats apart. */
+static winograd_product product_of(const gradient *g, int64_t row, int64_t c_row) {
+    winograd_product product = {.kernel = g->kernel,
+                                .rows = ct__min(g->row_block, g->frame.pass->in_channels - row),
+                                .a_row = 4,
+                                .a_step = g->v_tile * 4,
+                                .b_step = g->width * 4,
+                                .c_row = c_row * 4};
+    product.tile_rows = winograd_tile_rows(g->kernel, product.rows);
+    return product;
+}
+
 /* A chunk: one point, a block of input channels of one parity and tap of the depth, a block of panels. */
 static void multiply_chunk(void *ctx, int64_t chunk, int worker) {
     const gradient *g = ctx;
@@ -128,16 +145,10 @@ static void multiply_chunk(void *ctx, int64_t chunk, int worker) {
     const int64_t taps = winograd_parities(&f->x) * p->kernel[0], which = chunk / (g->panel_blocks * g->row_blocks);
     const int64_t point = which / taps, tap = which % taps, k = tap % p->kernel[0];
     const int64_t tiles = g->end - g->first;
-    winograd_product product = {.kernel = g->kernel,
-                                .rows = ct__min(g->row_block, p->in_channels - row),
-                                .a_row = 4,
-                                .a_step = g->v_tile * 4,
-                                .b_step = g->width * 4,
-                                .c_row = g->sum_row * 4,
-                                .accumulate = g->accumulate};
+    winograd_product product = product_of(g, row, g->sum_row);
     float *sums = g->sums + point * g->sum_point + (tap * p->in_channels + row) * g->sum_row;
     (void)worker;
-    product.tile_rows = winograd_tile_rows(g->kernel, product.rows);
+    product.accumulate = g->accumulate;
     for (int64_t d = g->d0, next; d < g->d1; d = next) {
         /* Planes of results whose sources follow one another are one sum. */
         const int64_t source = winograd_source(f, d, k);
@@ -185,27 +196,56 @@ WINOGRAD_COLLECT(transform_sum_2, 2, true)
 WINOGRAD_COLLECT(transform_sum_3, 3, true)
 WINOGRAD_COLLECT(transform_sum_5, 5, true)
 
-/* A chunk is one vector of output channels by a block of input channels of one tap of the depth. */
-static void transform_sums(void *ctx, int64_t chunk, int worker) {
-    const gradient *g = ctx;
+/* Input channels [in, in + count) by one vector of output channels, of one tap k of the depth. sums: of the first of
+ * them and parity 0; parities are so many rows apart. */
+static void transform_block(const gradient *g, const float *sums, int64_t row, int64_t parity, int64_t k, int64_t in,
+                            int64_t count, int64_t out) {
     const winograd_frame *f = &g->frame;
     const winograd_pass *p = f->pass;
-    const int64_t in = chunk % g->in_blocks * WEIGHT_BLOCK, k = chunk / g->in_blocks % p->kernel[0];
-    const int64_t out = chunk / (g->in_blocks * p->kernel[0]) * LANES,
-                  count = ct__min(WEIGHT_BLOCK, p->in_channels - in);
     const int64_t size = p->kernel[2], all = p->kernel[1] * size;
     winograd_collect_fn *transform = f->taps == 2 ? transform_sum_2 : f->taps == 3 ? transform_sum_3 : transform_sum_5;
     float taps[WEIGHT_BLOCK * WINOGRAD_KERNEL * LANES];
-    (void)worker;
     for (int64_t i = 0; i < count; i++)
         for (int64_t h = 0; h < p->stride[1]; h++)
-            for (int64_t w = 0; w < p->stride[2]; w++) {
-                const int64_t row = ((h * p->stride[2] + w) * p->kernel[0] + k) * p->in_channels + in + i;
+            for (int64_t w = 0; w < p->stride[2]; w++)
                 transform(taps + (i * all + h * size + w) * LANES, p->stride[1] * size * LANES, p->stride[2] * LANES,
-                          g->sums + row * g->sum_row + out, g->sum_point, vf32_zero());
-            }
+                          sums + ((h * p->stride[2] + w) * parity + i) * row, g->sum_point, vf32_zero());
     scatter_weights(p, g->weight + out * p->w_out + in * p->w_in + k * p->w_k[0], taps,
                     (int)ct__min(LANES, p->out_channels - out), count);
+}
+
+/* A chunk is one vector of output channels by a block of input channels of one tap of the depth. */
+static void transform_sums(void *ctx, int64_t chunk, int worker) {
+    const gradient *g = ctx;
+    const winograd_pass *p = g->frame.pass;
+    const int64_t in = chunk % g->in_blocks * WEIGHT_BLOCK, k = chunk / g->in_blocks % p->kernel[0];
+    const int64_t out = chunk / (g->in_blocks * p->kernel[0]) * LANES;
+    (void)worker;
+    transform_block(g, g->sums + (k * p->in_channels + in) * g->sum_row + out, g->sum_row,
+                    p->kernel[0] * p->in_channels, k, in, ct__min(WEIGHT_BLOCK, p->in_channels - in), out);
+}
+
+/* A chunk: a block of input channels by one panel, all points of it and back. The sums are those of multiply_chunk, in
+ * the same order. */
+static void finish_chunk(void *ctx, int64_t chunk, int worker) {
+    const gradient *g = ctx;
+    const int64_t panel = chunk % g->panels, row = chunk / g->panels * g->row_block, tiles = g->end - g->first;
+    float *sums = g->sums + worker * WINOGRAD_POINTS * g->sum_point;
+    winograd_product product = product_of(g, row, g->width);
+    product.vecs = winograd_panel_vecs(g->kernel, g->columns, panel);
+    for (int64_t point = 0; point < WINOGRAD_POINTS; point++)
+        for (int64_t t = 0; t < tiles; t += g->depth) {
+            product.accumulate = t > 0;
+            product.k = ct__min(g->depth, tiles - t);
+            product.a = g->v + point * g->v_point + t * g->v_tile + row;
+            product.b = g->z + point * g->z_point + panel * g->z_panel + t * g->width;
+            product.c = sums + point * g->sum_point;
+            winograd_multiply(&product);
+        }
+    for (int64_t v = 0; v < product.vecs; v++)
+        for (int64_t i = 0; i < product.rows; i += WEIGHT_BLOCK)
+            transform_block(g, sums + i * g->width + v * LANES, g->width, 0, 0, row + i,
+                            ct__min(WEIGHT_BLOCK, product.rows - i), panel * g->width + v * LANES);
 }
 
 static void plan(const winograd_pass *p, gradient *g) {
@@ -244,19 +284,26 @@ static void plan(const winograd_pass *p, gradient *g) {
         winograd_odd(winograd_span(&f->x, 0, 1) * winograd_span(&f->x, 1, ct__min(f->tiles.cols, g->chunk)) * LANES);
     g->panel_block = 4;
     g->panel_blocks = ct__ceil_div(g->panels, g->panel_block);
-    g->row_blocks = ct__max64(1, ct__ceil_div(p->in_channels, 5 * g->kernel->rows));
-    const int64_t products = WINOGRAD_POINTS * parities * p->kernel[0] * g->panel_blocks;
+    g->at_once = parities * p->kernel[0] * planes == 1 && f->tiles.count > 0 && f->tiles.count <= g->group;
+    for (int a = 0; a < 3; a++) g->at_once = g->at_once && CT_ISA_FN(ct__winograd_phases)(p, a) == 1;
+    const int64_t rows = g->at_once ? BLOCK_SUMS / (WINOGRAD_POINTS * 4 * g->width) / g->kernel->rows : 5;
+    g->row_blocks = ct__max64(1, ct__ceil_div(p->in_channels, ct__max64(1, rows) * g->kernel->rows));
+    const int64_t products = g->at_once ? g->panels : WINOGRAD_POINTS * parities * p->kernel[0] * g->panel_blocks;
     while (products * g->row_blocks < 4 * ct__threads() && p->in_channels > 2 * g->row_blocks * g->kernel->rows)
         g->row_blocks++;
     g->row_block = ct__ceil_div(p->in_channels, g->row_blocks);
+    g->row_blocks = ct__ceil_div(p->in_channels, g->row_block); /* none of them is empty */
+    if (g->at_once) g->sum_point = winograd_odd(g->row_block * g->width);
     g->in_blocks = ct__ceil_div(p->in_channels, WEIGHT_BLOCK);
 }
+
+static int64_t sums_of(const gradient *g) { return (g->at_once ? ct__threads() : 1) * WINOGRAD_POINTS * g->sum_point; }
 
 size_t CT_ISA_FN(ct__winograd_weight_bytes)(const winograd_pass *pass) {
     gradient g;
     plan(pass, &g);
     const int64_t parts = pass->bias_grad ? g.section * ct__ceil_div(g.group, g.chunk) * g.sum_row : 0;
-    return (size_t)(WINOGRAD_POINTS * (g.v_point + g.z_point + g.sum_point) + ct__threads() * g.band + parts) *
+    return (size_t)(WINOGRAD_POINTS * (g.v_point + g.z_point) + sums_of(&g) + ct__threads() * g.band + parts) *
            sizeof(float);
 }
 
@@ -280,7 +327,8 @@ static void add_phase(gradient *g) {
                     for (int64_t i = 0; i < ct__min(each, all - chunk); i++) sum += at[i * g->sum_row];
                     p->bias_grad[o] += sum;
                 }
-            ct__parallel(WINOGRAD_POINTS * taps * g->row_blocks * g->panel_blocks, multiply_chunk, g);
+            if (g->at_once) ct__parallel(g->row_blocks * g->panels, finish_chunk, g);
+            else ct__parallel(WINOGRAD_POINTS * taps * g->row_blocks * g->panel_blocks, multiply_chunk, g);
         }
     }
 }
@@ -292,7 +340,7 @@ void CT_ISA_FN(ct__winograd_weight_pass)(const winograd_pass *p, float *weight, 
     g.v = scratch;
     g.z = g.v + WINOGRAD_POINTS * g.v_point;
     g.sums = g.z + WINOGRAD_POINTS * g.z_point;
-    g.bands = g.sums + WINOGRAD_POINTS * g.sum_point;
+    g.bands = g.sums + sums_of(&g);
     if (p->bias_grad) {
         g.bias_parts = g.bands + ct__threads() * g.band;
         memset(p->bias_grad, 0, (size_t)p->out_channels * sizeof *p->bias_grad);
@@ -304,6 +352,7 @@ void CT_ISA_FN(ct__winograd_weight_pass)(const winograd_pass *p, float *weight, 
                 CT_ISA_FN(ct__winograd_take_phase)(&g.frame, p, phase);
                 add_phase(&g);
             }
+    if (g.at_once) return;
     if (!g.accumulate) memset(g.sums, 0, (size_t)(WINOGRAD_POINTS * g.sum_point) * sizeof *g.sums);
     ct__parallel(g.columns / LANES * p->kernel[0] * g.in_blocks, transform_sums, &g);
 }
