@@ -2,10 +2,8 @@
  * as near to the formula in f64 as bf16 can be, with masks, groups of heads, odd sizes and any strides, the same
  * bits at any number of threads. */
 #include <math.h>
-#include <stdatomic.h>
 #include <stdio.h>
 
-#include "core/threads.h"
 #include "tests/harness.h"
 
 #include "tests/gemm_amx.h"
@@ -62,20 +60,10 @@ static bool compute(const sizes *c, ct_dtype dtype, ct_tensor *out[RESULTS]) {
     return ct_grad(&out[0], 1, &g, in, 3, out + 1, 0);
 }
 
-static void use_matrix_registers(void) {
-    ct_item(ct_zeros(CT_DIMS0));
-    gemm_use_plain_amx();
-    atomic_fetch_add(&ct__tuning, 1);
-}
-static void use_what_there_is(void) {
-    ct__gemm_init(-1);
-    atomic_fetch_add(&ct__tuning, 1);
-}
-
 /* Backward reads y as it was rounded, so what y is off by is in delta: each of its products g y may be off by half a
  * unit of bf16. */
 TEST(bf16_is_as_near_to_f64_as_it_can_be) {
-    use_matrix_registers();
+    ops_use_plain_amx();
     for (int i = 0; i < CASES; i++) {
         ct_scope {
             ct_tensor *got[RESULTS], *expected[RESULTS];
@@ -92,7 +80,7 @@ TEST(bf16_is_as_near_to_f64_as_it_can_be) {
             }
         }
     }
-    use_what_there_is();
+    ops_use_what_there_is();
 }
 
 /* Weights of f32 as three terms: results are those of vector registers, but for the order of sums, not only as near
@@ -102,7 +90,7 @@ TEST(weights_are_not_rounded_to_bf16) {
     ct_tensor *got[2];
     for (int plain = 0; plain < 2; plain++) {
         ct_seed(12);
-        if (plain) use_matrix_registers();
+        if (plain) ops_use_plain_amx();
         /* v = 1 in one column and -1 at odd keys: y there is the difference of two sums that are almost alike */
         ct_tensor *sign =
             ct_sub_s(ct_mul_s(ct_cast(ct_lt_s(ct_remainder_s(ct_arange(0, (double)t, 1), 2), 0.5), CT_F32), 2), 1);
@@ -110,7 +98,7 @@ TEST(weights_are_not_rounded_to_bf16) {
         ct_tensor *q = ct_mul_s(some(CT_DIMS(1, 1, t, d), CT_BF16), 0.03125), *k = some(CT_DIMS(1, 1, t, d), CT_BF16);
         got[plain] = ct_cast(ct_scaled_dot_product_attention(q, k, ct_reshape(v, CT_DIMS(1, 1, t, d))), CT_F64);
     }
-    use_what_there_is();
+    ops_use_what_there_is();
     ct_tensor *error = ct_abs(ct_sub(got[0], got[1])), *size = ct_abs(got[0]);
     CHECK(ct_item(ct_amax(size)) < 0.1);
     /* one may fall on the other side of a rounding: one unit of bf16, and what sums of f32 are off by */
@@ -118,7 +106,7 @@ TEST(weights_are_not_rounded_to_bf16) {
 }
 
 TEST(nothing_to_attend_is_no_error) {
-    use_matrix_registers();
+    ops_use_plain_amx();
     const int64_t shapes[][3] = {{0, 20, 20}, {1, 0, 20}, {1, 20, 0}};
     for (int i = 0; i < 3; i++) {
         const int64_t b = shapes[i][0], tq = shapes[i][1], tk = shapes[i][2];
@@ -131,11 +119,11 @@ TEST(nothing_to_attend_is_no_error) {
         CHECK(ct_dim(y, 2) == tq);
         CHECK(ct_item(ct_sum(ct_abs(ct_cast(y, CT_F32)))) == 0);
     }
-    use_what_there_is();
+    ops_use_what_there_is();
 }
 
 TEST(the_same_bits_at_any_number_of_threads) {
-    use_matrix_registers();
+    ops_use_plain_amx();
     for (int i = 0; i < CASES; i++) {
         ct_scope {
             ct_tensor *first[RESULTS], *now[RESULTS];
@@ -146,5 +134,5 @@ TEST(the_same_bits_at_any_number_of_threads) {
         }
     }
     ct_set_threads(0);
-    use_what_there_is();
+    ops_use_what_there_is();
 }
