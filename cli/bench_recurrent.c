@@ -21,16 +21,24 @@ static bool run_network(void *context) {
     return ok;
 }
 
-static bool measure_network(bool gru, double min_time, bench_result *result) {
+/* In f32, or with ct_autocast in bf16. */
+static bool measure_network(bool gru, ct_dtype dtype, double min_time, bench_result *result) {
     const int64_t rows = (gru ? 3 : 4) * WIDTH;
     const double bound = 1 / sqrt(WIDTH);
-    network w = {
-        .gru = gru, .x = ct_randn(CT_DIMS(STEPS, BATCH, WIDTH)), .cotangent = ct_randn(CT_DIMS(STEPS, BATCH, WIDTH))};
+    bool ok = false;
+    network w = {.gru = gru,
+                 .x = ct_randn(CT_DIMS(STEPS, BATCH, WIDTH)),
+                 .cotangent = ct_randn(CT_DIMS(STEPS, BATCH, WIDTH), .dtype = dtype)};
     for (int i = 0; i < WEIGHTS; i++)
         w.weights[i] =
             ct_set_requires_grad(ct_uniform(i < 2 ? CT_DIMS(rows, WIDTH) : CT_DIMS(rows), -bound, bound), true);
-    return ct_ok() && bench_measure(run_network, &w, min_time, result);
+    ct_autocast(dtype) ok = ct_ok() && bench_measure(run_network, &w, min_time, result);
+    return ok;
 }
 
-bool bench_lstm(double min_time, bench_result *result) { return measure_network(false, min_time, result); }
-bool bench_gru(double min_time, bench_result *result) { return measure_network(true, min_time, result); }
+bool bench_lstm(double min_time, bench_result *result) { return measure_network(false, CT_F32, min_time, result); }
+bool bench_gru(double min_time, bench_result *result) { return measure_network(true, CT_F32, min_time, result); }
+bool bench_lstm_bf16(double min_time, bench_result *result) {
+    return measure_network(false, CT_BF16, min_time, result);
+}
+bool bench_gru_bf16(double min_time, bench_result *result) { return measure_network(true, CT_BF16, min_time, result); }

@@ -22,15 +22,22 @@ set_source_files_properties(${ct_small_sources} PROPERTIES COMPILE_OPTIONS "$<$<
 
 # Kernels with a version for every dtype, whose short loops are not where their time goes (the polynomials of vector functions are unrolled by
 # name): peeled, they would be half as large again, and filled up between loops a twentieth.
+set(ct_plain_sources
+    ops/scan/cpu/scan.c ops/reduce/cpu/extrema.c ops/reduce/cpu/arg.c ops/reduce/cpu/prod.c ops/index/cpu/rows_sum.c
+    ops/index/cpu/mask.c ops/sort/cpu/bins.c ops/softmax/cpu/softmax.c ops/softmax/cpu/logsumexp.c ops/cast/cpu/cast.c
+    ops/reduce/cpu/truth.c ops/create/cpu/create.c ops/create/cpu/sequence.c ops/check/cpu/check.c ops/loss/cpu/ctc.c
+    ops/random/cpu/multinomial.c ops/index/cpu/scatter.c)
 if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
-    set_source_files_properties(
-        ops/scan/cpu/scan.c ops/reduce/cpu/extrema.c ops/reduce/cpu/arg.c ops/reduce/cpu/prod.c ops/index/cpu/rows_sum.c
-        ops/index/cpu/mask.c ops/sort/cpu/bins.c ops/softmax/cpu/softmax.c ops/softmax/cpu/logsumexp.c ops/cast/cpu/cast.c
-        ops/reduce/cpu/truth.c ops/create/cpu/create.c ops/create/cpu/sequence.c ops/check/cpu/check.c ops/loss/cpu/ctc.c
-        ops/random/cpu/multinomial.c ops/index/cpu/scatter.c
-        ${CT_GENERATED_ISA_SOURCES}
-        PROPERTIES COMPILE_OPTIONS
+    set_source_files_properties(${ct_plain_sources} ${CT_GENERATED_ISA_SOURCES} PROPERTIES COMPILE_OPTIONS
         "$<$<NOT:$<CONFIG:Debug>>:-fno-peel-loops;-falign-loops=1;-falign-jumps=1;-falign-labels=1;-falign-functions=16>")
+else()
+    # Clang's -Os alone still copies loops into vectorized ones at the baseline. The generated kernels say themselves which loops are to
+    # be vectorized, and that takes less room where their rests may be loops as well.
+    set(ct_base "$<STREQUAL:$<TARGET_PROPERTY:NAME>,ct_cpu_base>")
+    set_source_files_properties(${ct_plain_sources} PROPERTIES COMPILE_OPTIONS
+        "$<$<NOT:$<CONFIG:Debug>>:$<IF:${ct_base},-Oz,-Os>>")
+    set_source_files_properties(${CT_GENERATED_ISA_SOURCES} PROPERTIES COMPILE_OPTIONS
+        "$<$<AND:$<NOT:$<CONFIG:Debug>>,${ct_base}>:-Oz>")
 endif()
 
 # Kernels that wait for memory, for one another or for branches: vectors of 512 bits bring them nothing, so that level has those of AVX2.
@@ -55,7 +62,11 @@ set_property(SOURCE ${ct_op_sources} APPEND PROPERTY COMPILE_OPTIONS -Werror=mis
 add_library(ct_once OBJECT ${CT_ONCE_SOURCES} ${CT_GENERATED_SOURCES})
 ct_target_flags(ct_once)
 # No tables for unwinding, as kernels have none: nothing is thrown through C, and they are 70 kB. Debuggers have their own (-g).
-target_compile_options(ct_once PRIVATE "$<$<NOT:$<CONFIG:Debug>>:-fno-asynchronous-unwind-tables>")
+target_compile_options(ct_once PRIVATE "$<$<NOT:$<CONFIG:Debug>>:-fno-asynchronous-unwind-tables;${CT_LOOPS_ONCE}>")
+# Room between branches, that their targets may begin a line, is a twentieth of such code, and nothing here waits for it.
+if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
+    target_compile_options(ct_once PRIVATE -falign-jumps=1 -falign-labels=1)
+endif()
 # What every call clears or copies is some hundred bytes: gcc's `rep stos` takes longer over that than the C library. The option
 # that names strategies by size would be finer, but gcc forgets it where it builds to be small.
 check_c_compiler_flag(-mstringop-strategy=libcall CT_COMPILES_STRINGOPS)

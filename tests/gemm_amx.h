@@ -2,10 +2,13 @@
 #ifndef COTANGENT_TESTS_GEMM_AMX_H
 #define COTANGENT_TESTS_GEMM_AMX_H
 
+#include <cotangent.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include "backends/cpu/gemm/engine.h"
 #include "backends/cpu/simd/simd.h"
+#include "core/threads.h"
 
 #undef CT_ISA_LEVEL
 #define CT_ISA_LEVEL 4
@@ -92,6 +95,17 @@ static void gemm_use_plain_amx(void) {
     isa.kernels[CT__KIND_BF16] = isa.blocks[CT__KIND_BF16] = &ct__gemm_bf16_plain;
     isa.kernels[CT__KIND_I8] = isa.blocks[CT__KIND_I8] = &ct__gemm_i8_plain;
     ct__gemm_isa = &isa;
+}
+
+/* The same for ops, whose kernels of every level are left alone: what was chosen for another is forgotten. And back. */
+static __attribute__((unused)) void ops_use_plain_amx(void) {
+    ct_item(ct_zeros(CT_DIMS0));
+    gemm_use_plain_amx();
+    atomic_fetch_add(&ct__tuning, 1);
+}
+static __attribute__((unused)) void ops_use_what_there_is(void) {
+    ct__gemm_init(-1);
+    atomic_fetch_add(&ct__tuning, 1);
 }
 
 #endif

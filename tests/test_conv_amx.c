@@ -1,9 +1,7 @@
 /* Convolutions and their gradients in bf16 on kernels in matrix registers, whose instructions are plain functions here, so that every
  * machine can test them: as near to f64 as bf16 can be, the same bits at any number of threads. */
-#include <stdatomic.h>
 #include <stdio.h>
 
-#include "core/threads.h"
 #include "tests/harness.h"
 
 #include "tests/gemm_amx.h"
@@ -59,15 +57,8 @@ static bool compute(const sizes *c, ct_dtype dtype, ct_tensor *out[RESULTS]) {
     return ct_grad(&out[0], 1, &g, in, 3, out + 1, 0);
 }
 
-/* The kernels of every level but this one are left alone, and what was chosen for another is forgotten. */
-static void use_matrix_registers(void) {
-    ct_item(ct_zeros(CT_DIMS0));
-    gemm_use_plain_amx();
-    atomic_fetch_add(&ct__tuning, 1);
-}
-
 TEST(bf16_is_as_near_to_f64_as_it_can_be) {
-    use_matrix_registers();
+    ops_use_plain_amx();
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         ct_tensor *got[RESULTS], *expected[RESULTS];
         REQUIRE(compute(&cases[i], CT_F64, expected));
@@ -81,12 +72,11 @@ TEST(bf16_is_as_near_to_f64_as_it_can_be) {
             CHECK(worst <= 0);
         }
     }
-    ct__gemm_init(-1);
-    atomic_fetch_add(&ct__tuning, 1);
+    ops_use_what_there_is();
 }
 
 TEST(forward_and_both_gradients_are_computed_in_them) {
-    use_matrix_registers();
+    ops_use_plain_amx();
     const sizes *c = &cases[0];
     ct_tensor *in[2] = {some(c->x, c->ndim, CT_BF16), some(c->w, c->ndim, CT_BF16)}, *grad;
     for (int i = 0; i < 2; i++) ct_set_requires_grad(in[i], true);
@@ -98,12 +88,11 @@ TEST(forward_and_both_gradients_are_computed_in_them) {
         REQUIRE(ct_grad(&y, 1, &g, in + i, 1, &grad, CT_RETAIN_GRAPH));
         CHECK(products_done > before);
     }
-    ct__gemm_init(-1);
-    atomic_fetch_add(&ct__tuning, 1);
+    ops_use_what_there_is();
 }
 
 TEST(the_same_bits_at_any_number_of_threads) {
-    use_matrix_registers();
+    ops_use_plain_amx();
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         ct_tensor *first[RESULTS], *now[RESULTS];
         for (int threads = 1; threads <= 7; threads += 3) {
@@ -112,6 +101,5 @@ TEST(the_same_bits_at_any_number_of_threads) {
         }
     }
     ct_set_threads(0);
-    ct__gemm_init(-1);
-    atomic_fetch_add(&ct__tuning, 1);
+    ops_use_what_there_is();
 }

@@ -36,8 +36,10 @@ static inline __attribute__((always_inline)) void ct__prefetch_by(const ct__span
     t->ahead_jump = p->stride - each * t->ahead_step;
 }
 
-/* C (m,n) (+)= A (m,k) B (k,n). A by its two strides; B as rows (panel: bytes of a panel's width) or as the panels of pack_b
- * (panel: bytes of a whole one). C has unit stride. All in bytes, of the kernel's own type. */
+/* C (m,n) (+)= A (m,k) B (k,n). A by its two strides; B as rows (panel: bytes of a panel's width) or as the panels
+ * of pack_b (panel: bytes of a whole one). C has unit stride. All in bytes, of the kernel's own type; k in its
+ * groups. With runs, the sum of as many products, each of k groups. A kernel in matrix registers takes what
+ * ct__kernel.block says, between its enter and leave. */
 typedef struct ct__block {
     const char *a;
     int64_t a_row, a_step;
@@ -46,6 +48,8 @@ typedef struct ct__block {
     char *c;
     int64_t c_row;
     int64_t m, n, k;
+    const ct__run *runs;
+    int64_t n_runs;
     bool accumulate, far_c; /* far_c: C is not in cache */
     const ct__spans *ahead; /* lists of what is wanted after the product, one for each panel (NULL: nothing) */
     int64_t lists;          /* those that find no panel are prefetched at once */
@@ -64,27 +68,31 @@ static inline __attribute__((always_inline)) void block_ask(const ct__kernel *ke
     for (int64_t l = panel + 1; l < p->lists; l++) ct__prefetch_now(&p->ahead[l]);
 }
 
-static inline void ct__block_multiply(const ct__kernel *kernel, const ct__block *p) {
+static __attribute__((noinline, unused)) void ct__block_multiply(const ct__kernel *kernel, const ct__block *p) {
     const int64_t size = ct__type_size(kernel->acc), width = ct__panel_width(kernel);
     if (p->m <= 0 || p->n <= 0) return;
-    const int64_t rows = ct__ceil_div(p->m, ct__ceil_div(p->m, kernel->rows));
+    const int64_t rows = ct__even_rows(kernel, p->m);
     ct__tile t = {.a_row = p->a_row,
                   .a_step = p->a_step,
                   .b = p->b,
                   .b_step = p->b_step,
                   .c_row = p->c_row,
                   .k = p->k,
+                  .runs = p->runs,
+                  .n_runs = p->n_runs,
                   .accumulate = p->accumulate,
                   .far_c = p->far_c};
     for (int64_t j = 0; j < p->n; j += width, t.b = (const char *)t.b + p->panel) {
         const int64_t cols = ct__min(width, p->n - j), vecs = ct__ceil_div(cols, kernel->lanes);
-        const ct__tile_fn *fn = kernel->tiles[(vecs - 1) * 2 + (cols != vecs * kernel->lanes)];
+        const ct__tile_fn *fn = kernel->block ? NULL : kernel->tiles[(vecs - 1) * 2 + (cols != vecs * kernel->lanes)];
         t.cols = (int)cols;
         for (int64_t i = 0; i < p->m; i += rows) {
             t.a = p->a + i * t.a_row;
             t.c = p->c + i * t.c_row + j * size;
+            t.rows = (int)ct__min(rows, p->m - i);
             if (p->ahead) block_ask(kernel, p, j / width, i, rows, &t);
-            fn[ct__min(rows, p->m - i) - 1](&t);
+            if (fn) fn[t.rows - 1](&t);
+            else kernel->block(&t);
         }
     }
 }

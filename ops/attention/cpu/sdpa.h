@@ -16,7 +16,7 @@
 enum {
     SDPA_KEYS = 256,          /* keys of a block, at most: its part of K and V stays in the second cache */
     SDPA_LD = SDPA_KEYS + 16, /* between rows of scores; not a power of two, which would crowd one set of the cache */
-    SDPA_TILE = CT__TILE_ROWS_MAX, /* query rows whose scores are in the first cache, at most */
+    SDPA_TILE = 32,           /* query rows whose scores are in the first cache, at most */
 };
 
 typedef struct sdpa {
@@ -30,9 +30,13 @@ typedef struct sdpa {
     uint32_t threshold; /* words below it drop their element */
     ct_random random;
     const ct__kernel *kernel; /* its tiles and its type */
-    bool wide;                /* computes in f64 */
-    int64_t size;             /* bytes of an element of the computation */
-    int64_t tile;             /* query rows at a time */
+    /* For products of two inputs of bf16, whose products are exact in f32; kernel where they are widened. In matrix
+     * registers, where the weights and their gradient are multiplied as well (sdpa_terms.h). */
+    const ct__kernel *inputs;
+    bool in_registers;
+    bool wide;    /* computes in f64 */
+    int64_t size; /* bytes of an element of the computation */
+    int64_t tile; /* query rows at a time */
 } sdpa;
 
 static inline sdpa sdpa_problem(const ct_view *q, const ct_view *k, const ct_view *v, const ct_view *mask,
@@ -46,8 +50,11 @@ static inline sdpa sdpa_problem(const ct_view *q, const ct_view *k, const ct_vie
     s.size = s.wide ? 8 : 4;
     ct__gemm_ready();
     s.kernel = ct__gemm_isa->kernels[s.wide ? CT__KIND_F64 : CT__KIND_F32];
-    s.tile = s.kernel->rows > 8 ? s.kernel->rows : 2 * s.kernel->rows;
-    if (s.tile > SDPA_TILE) s.tile = SDPA_TILE;
+    s.inputs = s.kernel;
+    if (q->dtype == CT_BF16 && ct__gemm_isa->kernels[CT__KIND_BF16])
+        s.inputs = ct__gemm_larger_kernel(ct__gemm_isa->kernels[CT__KIND_BF16], s.tq, ct__min64(s.tk, s.dv), s.d);
+    s.in_registers = s.inputs->block != NULL;
+    s.tile = s.in_registers ? SDPA_TILE : s.kernel->rows > 8 ? s.kernel->rows : 2 * s.kernel->rows;
     s.drops = stream && dropout > 0;
     if (s.drops) s.threshold = (uint32_t)ct__min64((int64_t)(dropout * 0x1p32), UINT32_MAX);
     return s;
@@ -97,16 +104,16 @@ typedef struct sdpa_rows {
     int64_t ld;
 } sdpa_rows;
 
-/* Reads them where they lie, or from a copy in buffer (n, cols). */
-static inline sdpa_rows sdpa_take(const sdpa *s, const ct_view *x, int64_t b, int64_t h, int64_t r0, int64_t n,
-                                  void *buffer) {
+/* Reads them where they lie, or from a copy in buffer (n, cols), as rows of A for that kernel. */
+static inline sdpa_rows sdpa_take(const ct__kernel *kernel, const ct_view *x, int64_t b, int64_t h, int64_t r0,
+                                  int64_t n, void *buffer) {
     const ct__matrix m = sdpa_matrix(x, b, h, r0);
-    const int64_t cols = x->dims[3];
-    const bool same = m.type == s->kernel->packed;
+    const int64_t cols = x->dims[3], size = ct__type_size(kernel->packed), ld = ct__round_up(cols, kernel->group);
+    const bool same = m.type == kernel->packed && ld == cols;
     if (same && (m.col == 1 || cols <= 1) && m.row >= 0 && m.row <= 2 * cols)
-        return (sdpa_rows){(const char *)m.data, m.row * s->size};
-    if (n > 0 && cols > 0) ct__gemm_isa->pack_a(s->kernel, &m, buffer, cols, false, n, cols);
-    return (sdpa_rows){(const char *)buffer, cols * s->size};
+        return (sdpa_rows){(const char *)m.data, m.row * size};
+    if (n > 0 && cols > 0) ct__gemm_isa->pack_a(kernel, &m, buffer, ld, false, n, cols);
+    return (sdpa_rows){(const char *)buffer, ld * size};
 }
 
 /* Rows that are wanted soon; they lie too far apart for the hardware to guess. */
@@ -118,14 +125,46 @@ static inline ct__spans sdpa_soon(const ct_view *x, int64_t b, int64_t h, int64_
 
 /* Keys that a worker has room for: whole panels, whose width need not divide a block. */
 static inline int64_t sdpa_room_keys(const sdpa *s) {
-    return ct__round_up(ct__min64(s->tk, SDPA_KEYS), ct__panel_width(s->kernel));
+    const int64_t keys = ct__min64(s->tk, SDPA_KEYS);
+    return ct__max64(ct__round_up(keys, ct__panel_width(s->kernel)), ct__round_up(keys, ct__panel_width(s->inputs)));
 }
 
 /* K^T or V^T of a block of keys as panels: (cols, n) in panels of the tile's width. */
 static inline void sdpa_panels(const sdpa *s, const ct_view *x, int64_t b, int64_t h, int64_t r0, int64_t n,
                                void *panels) {
     const ct__matrix m = sdpa_matrix(x, b, h, r0), transposed = {m.data, m.type, m.col, m.row};
-    if (n > 0 && x->dims[3] > 0) ct__gemm_isa->pack_b(s->kernel, &transposed, panels, x->dims[3], n);
+    if (n > 0 && x->dims[3] > 0) ct__gemm_isa->pack_b(s->inputs, &transposed, panels, x->dims[3], n);
+}
+
+/* m rows of an input from r on by the panels of another (depth, n), to rows of scores. */
+static inline ct__block sdpa_scores(const sdpa *s, const sdpa_rows *rows, int64_t r, const char *panels, int64_t depth,
+                                    char *to, int64_t m, int64_t n) {
+    const ct__kernel *k = s->inputs;
+    const int64_t unit = k->group * ct__type_size(k->packed);
+    return (ct__block){.a = rows->at + r * rows->ld,
+                       .a_row = rows->ld,
+                       .a_step = unit,
+                       .b = panels,
+                       .b_step = ct__panel_width(k) * unit,
+                       .panel = ct__panel_bytes(k, depth),
+                       .c = to,
+                       .c_row = SDPA_LD * s->size,
+                       .m = m,
+                       .n = n,
+                       .k = ct__ceil_div(depth, k->group)};
+}
+
+/* Rows of a tile where there are so many, evened out. */
+static inline int64_t sdpa_tile_rows(const sdpa *s, int64_t rows) {
+    const int64_t even = ct__ceil_div(rows, ct__ceil_div(rows, s->tile));
+    return s->in_registers ? ct__round_up(even, s->inputs->row_step) : even;
+}
+
+static inline void sdpa_enter(const sdpa *s) {
+    if (s->in_registers) s->inputs->enter();
+}
+static inline void sdpa_leave(const sdpa *s) {
+    if (s->in_registers) s->inputs->leave();
 }
 
 /* n elements of the computation to a row of a view, times factor. */

@@ -3,7 +3,7 @@
  * is summed over the ranges in their order.
  *     P = exp(S - lse)   dV = P^T g   dP = g V^T   dS = P (dP - delta)   dQ = scale dS K   dK = scale dS^T Q
  * with delta = sum(g * y) - g_lse in each row; dropout multiplies P in dV, and dP. */
-#include "ops/attention/cpu/sdpa.h"
+#include "ops/attention/cpu/sdpa_terms.h"
 
 enum {
     RANGE_KEYS = 2 * SDPA_KEYS, /* shortest range of keys worth a chunk of its own */
@@ -40,14 +40,57 @@ static void cut_ranges(backward *w) {
 
 /* Query rows whose P and dS are kept for the products over queries, at most. Under a causal mask those products run over zeros
  * at the edge, the more the higher the block. */
-static int64_t block_rows(const sdpa *s) { return (s->causal ? 10 : 20) * SDPA_TILE; }
+static int64_t block_rows(const sdpa *s) {
+    return s->in_registers ? 4 * SDPA_TILE : (s->causal ? 10 : 20) * CT__TILE_ROWS_MAX;
+}
+
+/* What matrix registers want instead of rows: the terms of a tile, and of a block in pairs; K in panels; queries and
+ * their cotangents, transposed; and dK and dV, which are summed transposed. */
+typedef struct terms {
+    char *ds, *k_panels, *q, *g; /* (tile,n) (n,D) (D,rows) (Dv,rows) */
+    sdpa_pairs p_pairs, ds_pairs;
+    char *dk, *dv; /* (D,n) (Dv,n), SDPA_LD apart */
+} terms;
+
+static int64_t pairs_bytes(const sdpa *s) { return CT__TERMS * sdpa_pairs_bytes(s, block_rows(s)); }
+static int64_t transposed_ld(const sdpa *s) { return block_rows(s) * 2 + 64; } /* bytes; not a power of two */
+
+static size_t terms_room(const sdpa *s) {
+    if (!s->in_registers) return 0;
+    return ct__room(CT__TERMS * SDPA_TERM) + ct__room(sdpa_key_panels_bytes(s, s->d)) +
+           ct__room(s->d * transposed_ld(s)) + ct__room(s->dv * transposed_ld(s)) + 2 * ct__room(pairs_bytes(s)) +
+           ct__room(s->d * SDPA_LD * 4) + ct__room(s->dv * SDPA_LD * 4);
+}
+
+static void claim_terms(const sdpa *s, char **at, terms *t) {
+    if (!s->in_registers) return;
+    t->ds = ct__claim(at, CT__TERMS * SDPA_TERM);
+    t->k_panels = ct__claim(at, sdpa_key_panels_bytes(s, s->d));
+    t->q = ct__claim(at, s->d * transposed_ld(s)), t->g = ct__claim(at, s->dv * transposed_ld(s));
+    t->p_pairs = t->ds_pairs =
+        (sdpa_pairs){.panel = ct__panel_bytes(s->inputs, block_rows(s)), .term = sdpa_pairs_bytes(s, block_rows(s))};
+    t->p_pairs.at = ct__claim(at, pairs_bytes(s)), t->ds_pairs.at = ct__claim(at, pairs_bytes(s));
+    t->dk = ct__claim(at, s->d * SDPA_LD * 4), t->dv = ct__claim(at, s->dv * SDPA_LD * 4);
+}
+
+/* Sums of dK or dV of a block of keys; of transposed ones the panels that they become. */
+static int64_t sums_bytes(const sdpa *s, int64_t cols) {
+    return sdpa_room_keys(s) * (s->in_registers ? ct__round_up(cols, ct__panel_width(s->kernel)) : cols) * s->size;
+}
+
+/* Queries or cotangents of a block as the scores read them, where that is not as they are summed. */
+static int64_t given_bytes(const sdpa *s, int64_t cols) {
+    const int64_t ld = ct__round_up(cols, s->inputs->group);
+    return s->inputs == s->kernel ? 0 : block_rows(s) * ld * ct__type_size(s->inputs->packed);
+}
 
 static size_t worker_room(const backward *w) {
     const sdpa *s = &w->s;
     const int64_t size = s->size, keys = sdpa_room_keys(s), rows = block_rows(s),
                   tiles = rows * ct__max64(SDPA_LD, s->dv) * size;
-    return 3 * ct__room(keys * s->d * size) + 3 * ct__room(keys * s->dv * size) + ct__room(rows * s->d * size) +
-           ct__room(rows * s->dv * size) + 2 * ct__room(tiles);
+    return 2 * ct__room(keys * s->d * size) + ct__room(keys * s->dv * size) + ct__room(sums_bytes(s, s->d)) +
+           ct__room(sums_bytes(s, s->dv)) + ct__room(rows * s->d * size) + ct__room(rows * s->dv * size) +
+           2 * ct__room(tiles) + ct__room(given_bytes(s, s->d)) + ct__room(given_bytes(s, s->dv)) + terms_room(s);
 }
 
 /* ---- delta ---- */
@@ -72,16 +115,18 @@ static inline double f64_chain(double a, double b, double c) { return a * b + c;
 typedef struct key_block {
     int64_t chunk, range, b, hk, j0, n, end; /* end: of the range */
     bool first;                              /* of its range */
-    sdpa_rows k;                             /* (n,D) */
-    char *k_panels, *v_panels;               /* (D,n) (Dv,n) */
-    char *dk, *dv;                           /* sums, (n,D) (n,Dv) */
+    sdpa_rows k;                             /* (n,D); not where there are terms */
+    terms *terms;
+    char *k_panels, *v_panels; /* (D,n) (Dv,n) */
+    char *dk, *dv;             /* sums, (n,D) (n,Dv) */
     int64_t dk_ld, dv_ld;
 } key_block;
 
 typedef struct query_block {
     int64_t h, i0, rows;
-    sdpa_rows q, g; /* (rows,D) (rows,Dv) */
-    char *dq;       /* sums */
+    sdpa_rows q, g;             /* (rows,D) (rows,Dv), for the products over queries; not where there are terms */
+    sdpa_rows q_given, g_given; /* the same as they are given, for the scores and dP */
+    char *dq;                   /* sums */
     int64_t dq_ld;
     char *p, *ds; /* (rows,n), SDPA_LD apart */
     bool first;   /* that looks at these keys: dK and dV begin with it, unless they were zeroed */
@@ -145,40 +190,24 @@ static int64_t wanted_next(const backward *w, const key_block *kb, const query_b
     return 2;
 }
 
+/* Rows r.. of P or dS: as terms they are only needed for a tile. */
+static char *scores_at(const sdpa *s, char *block, int64_t r) {
+    return block + (s->in_registers ? 0 : r * SDPA_LD * s->size);
+}
+
 /* P and dS of the tile of queries r.. and the block's first n keys. */
 static void scores_of_strip(const backward *w, const key_block *kb, const query_block *qb, int64_t r, int64_t rows,
                             int64_t n) {
     const sdpa *s = &w->s;
-    const int64_t size = s->size, width = ct__panel_width(s->kernel), ld = SDPA_LD * size;
-    char *p = qb->p + r * ld, *ds = qb->ds + r * ld;
+    const int64_t size = s->size, ld = SDPA_LD * size;
+    char *p = scores_at(s, qb->p, r), *ds = scores_at(s, qb->ds, r);
     ct__spans soon[LISTS];
-    const int64_t lists = wanted_next(w, kb, qb, r, rows, soon);
-    const ct__block score = {.a = qb->q.at + r * qb->q.ld,
-                             .a_row = qb->q.ld,
-                             .a_step = size,
-                             .b = kb->k_panels,
-                             .b_step = width * size,
-                             .panel = width * size * s->d,
-                             .c = p,
-                             .c_row = ld,
-                             .m = rows,
-                             .n = n,
-                             .k = s->d,
-                             .ahead = soon,
-                             .lists = lists};
-    ct__block_multiply(s->kernel, &score);
-    const ct__block dp = {.a = qb->g.at + r * qb->g.ld,
-                          .a_row = qb->g.ld,
-                          .a_step = size,
-                          .b = kb->v_panels,
-                          .b_step = width * size,
-                          .panel = width * size * s->dv,
-                          .c = ds,
-                          .c_row = ld,
-                          .m = rows,
-                          .n = n,
-                          .k = s->dv};
-    if (w->dq || w->dk || w->dmask) ct__block_multiply(s->kernel, &dp);
+    ct__block score = sdpa_scores(s, &qb->q_given, r, kb->k_panels, s->d, p, rows, n);
+    score.lists = wanted_next(w, kb, qb, r, rows, soon);
+    score.ahead = soon;
+    ct__block_multiply(s->inputs, &score);
+    const ct__block dp = sdpa_scores(s, &qb->g_given, r, kb->v_panels, s->dv, ds, rows, n);
+    if (w->dq || w->dk || w->dmask) ct__block_multiply(s->inputs, &dp);
     else
         for (int64_t i = 0; i < rows; i++) memset(ds + i * ld, 0, (size_t)(n * size));
     if (s->wide) f64_tile(w, kb, qb, r, rows, p, ds, n);
@@ -186,41 +215,46 @@ static void scores_of_strip(const backward *w, const key_block *kb, const query_
     if (w->dmask) put_mask_rows(w, kb, qb, r, rows, ds, n);
 }
 
-static void query_against_keys(const backward *w, const key_block *kb, const query_block *qb) {
+/* dQ of a tile from its dS. */
+static void add_to_dq(const backward *w, const key_block *kb, const query_block *qb, int64_t r, int64_t rows, int64_t n,
+                      const char *ds) {
     const sdpa *s = &w->s;
-    const int64_t size = s->size, width = ct__panel_width(s->kernel), ld = SDPA_LD * size,
-                  tile = ct__ceil_div(qb->rows, ct__ceil_div(qb->rows, s->tile));
-    /* What the block's last row sees, and below the same for each tile: the rest of a causal mask is not computed. */
-    const int64_t most = ct__min64(kb->n, sdpa_seen(s, qb->i0 + qb->rows - 1) - kb->j0);
-    for (int64_t r = 0; r < qb->rows; r += tile) {
-        const int64_t rows = ct__min64(tile, qb->rows - r);
-        char *p = qb->p + r * ld, *ds = qb->ds + r * ld;
-        const int64_t n = ct__max64(0, ct__min64(most, sdpa_seen(s, qb->i0 + r + rows - 1) - kb->j0));
-        for (int64_t i = 0; n < most && i < rows; i++) {
-            memset(p + i * ld + n * size, 0, (size_t)((most - n) * size));
-            memset(ds + i * ld + n * size, 0, (size_t)((most - n) * size));
-        }
-        if (n == 0) continue;
-        scores_of_strip(w, kb, qb, r, rows, n);
-        if (!w->dq) continue;
-        const ct__block dq = {.a = ds,
-                              .a_row = ld,
-                              .a_step = size,
-                              .b = kb->k.at,
-                              .b_step = kb->k.ld,
-                              .panel = width * size,
-                              .c = qb->dq + r * qb->dq_ld,
-                              .c_row = qb->dq_ld,
-                              .m = rows,
-                              .n = s->d,
-                              .k = n,
-                              .accumulate = s->causal || !kb->first,
-                              .far_c = true};
-        ct__block_multiply(s->kernel, &dq);
+    const bool accumulate = s->causal || !kb->first;
+    char *to = qb->dq + r * qb->dq_ld;
+    if (s->in_registers) {
+        sdpa_terms_of_rows(ds, rows, n, kb->terms->ds);
+        sdpa_over_keys(s, kb->terms->ds, rows, n, kb->terms->k_panels, kb->n, to, qb->dq_ld, s->d, accumulate);
+        return;
     }
-    ct__block over_queries = {.a_row = size,
-                              .a_step = ld,
-                              .panel = width * size,
+    const ct__block dq = {.a = ds,
+                          .a_row = SDPA_LD * s->size,
+                          .a_step = s->size,
+                          .b = kb->k.at,
+                          .b_step = kb->k.ld,
+                          .panel = ct__panel_width(s->kernel) * s->size,
+                          .c = to,
+                          .c_row = qb->dq_ld,
+                          .m = rows,
+                          .n = s->d,
+                          .k = n,
+                          .accumulate = accumulate,
+                          .far_c = true};
+    ct__block_multiply(s->kernel, &dq);
+}
+
+/* dV and dK from P and dS of a block of queries and the first `most` keys. */
+static void add_to_dk_dv(const backward *w, const key_block *kb, const query_block *qb, int64_t most) {
+    const sdpa *s = &w->s;
+    const terms *t = kb->terms;
+    if (s->in_registers) {
+        const int64_t ld = transposed_ld(s);
+        if (w->dv) sdpa_over_queries(s, t->g, ld, s->dv, &t->p_pairs, qb->rows, most, t->dv, !qb->first);
+        if (w->dk) sdpa_over_queries(s, t->q, ld, s->d, &t->ds_pairs, qb->rows, most, t->dk, !qb->first);
+        return;
+    }
+    ct__block over_queries = {.a_row = s->size,
+                              .a_step = SDPA_LD * s->size,
+                              .panel = ct__panel_width(s->kernel) * s->size,
                               .m = most,
                               .k = qb->rows,
                               .accumulate = !qb->first,
@@ -235,6 +269,27 @@ static void query_against_keys(const backward *w, const key_block *kb, const que
         over_queries.c = kb->dk, over_queries.c_row = kb->dk_ld, over_queries.n = s->d;
         ct__block_multiply(s->kernel, &over_queries);
     }
+}
+
+static void query_against_keys(const backward *w, const key_block *kb, const query_block *qb) {
+    const sdpa *s = &w->s;
+    const int64_t size = s->size, ld = SDPA_LD * size, tile = sdpa_tile_rows(s, qb->rows);
+    /* What the block's last row sees, and below the same for each tile: the rest of a causal mask is not computed. */
+    const int64_t most = ct__min64(kb->n, sdpa_seen(s, qb->i0 + qb->rows - 1) - kb->j0);
+    for (int64_t r = 0; r < qb->rows; r += tile) {
+        const int64_t rows = ct__min64(tile, qb->rows - r);
+        char *p = scores_at(s, qb->p, r), *ds = scores_at(s, qb->ds, r);
+        const int64_t n = ct__max64(0, ct__min64(most, sdpa_seen(s, qb->i0 + r + rows - 1) - kb->j0));
+        if (n > 0) scores_of_strip(w, kb, qb, r, rows, n);
+        if (n > 0 && w->dq) add_to_dq(w, kb, qb, r, rows, n, ds);
+        for (int64_t i = 0; n < most && i < rows; i++) {
+            memset(p + i * ld + n * size, 0, (size_t)((most - n) * size));
+            memset(ds + i * ld + n * size, 0, (size_t)((most - n) * size));
+        }
+        if (s->in_registers && w->dv) sdpa_terms_in_pairs(s, p, r, rows, most, &kb->terms->p_pairs);
+        if (s->in_registers && w->dk) sdpa_terms_in_pairs(s, ds, r, rows, most, &kb->terms->ds_pairs);
+    }
+    add_to_dk_dv(w, kb, qb, most);
 }
 
 /* ---- A range of keys ---- */
@@ -257,63 +312,122 @@ static void zero_rows(char *rows, int64_t ld, int64_t n, int64_t bytes) {
     for (int64_t i = 0; rows && i < n; i++) memset(rows + i * ld, 0, (size_t)bytes);
 }
 
+/* Sums of a block of keys to their rows of dK or dV, x: rows, or columns where they are transposed, which go through
+ * `rows`. */
+static void put_sums(const backward *w, const key_block *kb, const ct_view *x, const char *transposed, char *rows) {
+    const sdpa *s = &w->s;
+    const int64_t cols = x->dims[3], width = s->in_registers ? ct__panel_width(s->kernel) : cols;
+    const ct__matrix m = {transposed, CT_GEMM_F32, 1, SDPA_LD};
+    if (s->in_registers) ct__gemm_isa->pack_b(s->kernel, &m, rows, kb->n, cols);
+    for (int64_t c = 0; c < cols; c += width)
+        for (int64_t j = 0; j < kb->n; j++)
+            sdpa_put(s, rows + (c * kb->n + j * width) * s->size, 1, x, kb->b, kb->hk, kb->j0 + j, c,
+                     ct__min64(width, cols - c));
+}
+
+/* A worker's scratch besides what the blocks point at. */
+typedef struct scratch {
+    char *keys, *queries, *cotangents, *q_given, *g_given, *dk, *dv;
+} scratch;
+
+static scratch claim_scratch(const sdpa *s, char *at, key_block *kb, query_block *qb) {
+    const int64_t size = s->size, room = sdpa_room_keys(s), rows = block_rows(s);
+    scratch c;
+    c.keys = ct__claim(&at, room * s->d * size);
+    kb->k_panels = ct__claim(&at, room * s->d * size), kb->v_panels = ct__claim(&at, room * s->dv * size);
+    c.dk = ct__claim(&at, sums_bytes(s, s->d)), c.dv = ct__claim(&at, sums_bytes(s, s->dv));
+    c.queries = ct__claim(&at, rows * s->d * size), c.cotangents = ct__claim(&at, rows * s->dv * size);
+    c.q_given = ct__claim(&at, given_bytes(s, s->d)), c.g_given = ct__claim(&at, given_bytes(s, s->dv));
+    qb->p = ct__claim(&at, rows * SDPA_LD * size);
+    qb->ds = ct__claim(&at, rows * ct__max64(SDPA_LD, s->dv) * size);
+    claim_terms(s, &at, kb->terms);
+    return c;
+}
+
+/* Queries and cotangents of a block in the forms that its products take; with those of the first keys delta. */
+static void take_queries(const backward *w, const key_block *kb, query_block *qb, const scratch *c) {
+    const sdpa *s = &w->s;
+    const terms *t = kb->terms;
+    const int64_t b = kb->b, h = qb->h, i0 = qb->i0, rows = qb->rows;
+    if (!s->in_registers) qb->q = sdpa_take(s->kernel, s->q, b, h, i0, rows, c->queries);
+    if (!s->in_registers || kb->first) qb->g = sdpa_take(s->kernel, w->g, b, h, i0, rows, c->cotangents);
+    qb->q_given = qb->q, qb->g_given = qb->g;
+    if (s->inputs != s->kernel) {
+        qb->q_given = sdpa_take(s->inputs, s->q, b, h, i0, rows, c->q_given);
+        qb->g_given = sdpa_take(s->inputs, w->g, b, h, i0, rows, c->g_given);
+    }
+    if (s->in_registers) {
+        const ct__matrix q = sdpa_matrix(s->q, b, h, i0), g = sdpa_matrix(w->g, b, h, i0);
+        const ct__matrix columns[] = {{q.data, q.type, q.col, q.row}, {g.data, g.type, g.col, g.row}};
+        const int64_t ld = transposed_ld(s) / 2;
+        if (w->dk) ct__gemm_isa->pack_a(s->inputs, &columns[0], t->q, ld, false, s->d, rows);
+        if (w->dv) ct__gemm_isa->pack_a(s->inputs, &columns[1], t->g, ld, false, s->dv, rows);
+    }
+    if (!kb->first) return; /* a block that sees none of the first keys sees none of the range */
+    const sdpa_rows y = sdpa_take(s->kernel, w->y, b, h, i0, rows, qb->ds);
+    if (s->wide) f64_delta(w, kb->range, b, h, &qb->g, &y, i0, rows);
+    else f32_delta(w, kb->range, b, h, &qb->g, &y, i0, rows);
+}
+
+/* A block of keys in the forms that its products take, and where its dK and dV are summed. */
+static void take_keys(const backward *w, key_block *kb, const scratch *c, bool zeroed) {
+    const sdpa *s = &w->s;
+    const int64_t size = s->size;
+    if (s->in_registers) sdpa_key_panels(s, s->k, kb->b, kb->hk, kb->j0, kb->n, kb->terms->k_panels);
+    else kb->k = sdpa_take(s->kernel, s->k, kb->b, kb->hk, kb->j0, kb->n, c->keys);
+    sdpa_panels(s, s->k, kb->b, kb->hk, kb->j0, kb->n, kb->k_panels);
+    sdpa_panels(s, s->v, kb->b, kb->hk, kb->j0, kb->n, kb->v_panels);
+    kb->dk = sums_of(s, w->dk, kb->b, kb->hk, kb->j0, in_place(s, w->dk) ? NULL : c->dk, &kb->dk_ld);
+    kb->dv = sums_of(s, w->dv, kb->b, kb->hk, kb->j0, in_place(s, w->dv) ? NULL : c->dv, &kb->dv_ld);
+    if (!zeroed) return;
+    if (s->in_registers) {
+        memset(kb->terms->dk, 0, (size_t)(s->d * SDPA_LD * size));
+        memset(kb->terms->dv, 0, (size_t)(s->dv * SDPA_LD * size));
+        return;
+    }
+    zero_rows(kb->dk, kb->dk_ld, kb->n, s->d * size);
+    zero_rows(kb->dv, kb->dv_ld, kb->n, s->dv * size);
+}
+
 static void range_chunk(void *ctx, int64_t chunk, int worker) {
     const backward *w = (const backward *)ctx;
     const sdpa *s = &w->s;
-    const int64_t size = s->size, range = chunk % w->ranges, pair = chunk / w->ranges, b = pair / s->kv_heads,
-                  hk = pair % s->kv_heads, first = range * w->range_keys, end = ct__min64(s->tk, first + w->range_keys);
-    char *at = w->workers + (size_t)worker * w->room;
-    const int64_t room = sdpa_room_keys(s);
-    char *keys = ct__claim(&at, room * s->d * size);
-    key_block kb = {.chunk = chunk, .range = range, .b = b, .hk = hk, .end = end};
-    kb.k_panels = ct__claim(&at, room * s->d * size), kb.v_panels = ct__claim(&at, room * s->dv * size);
-    char *dk = ct__claim(&at, room * s->d * size), *dv = ct__claim(&at, room * s->dv * size);
-    const bool dk_in_place = in_place(s, w->dk), dv_in_place = in_place(s, w->dv),
-               zeroed = s->causal || s->tq * s->group == 0;
+    const int64_t range = chunk % w->ranges, pair = chunk / w->ranges, b = pair / s->kv_heads, hk = pair % s->kv_heads,
+                  first = range * w->range_keys, end = ct__min64(s->tk, first + w->range_keys);
+    terms t = {0};
+    key_block kb = {.chunk = chunk, .range = range, .b = b, .hk = hk, .end = end, .terms = &t};
     query_block qb = {0};
-    const int64_t most = block_rows(s), rows = ct__ceil_div(s->tq, ct__max64(1, ct__ceil_div(s->tq, most)));
-    char *queries = ct__claim(&at, most * s->d * size), *cotangents = ct__claim(&at, most * s->dv * size);
-    qb.p = ct__claim(&at, most * SDPA_LD * size);
-    qb.ds = ct__claim(&at, most * ct__max64(SDPA_LD, s->dv) * size);
+    const scratch c = claim_scratch(s, w->workers + (size_t)worker * w->room, &kb, &qb);
+    const bool zeroed = s->causal || s->tq * s->group == 0;
+    const int64_t rows = ct__ceil_div(s->tq, ct__max64(1, ct__ceil_div(s->tq, block_rows(s))));
     /* Without a causal mask every row is written by the range's first block of keys. */
     for (int64_t h = hk * s->group; w->dq && (s->causal || first >= end) && h < (hk + 1) * s->group; h++) {
         int64_t ld = 0;
         char *dq = dq_of(w, range, b, h, &ld);
-        zero_rows(dq, ld, s->tq, s->d * size);
+        zero_rows(dq, ld, s->tq, s->d * s->size);
     }
+    sdpa_enter(s);
     for (kb.j0 = first; kb.j0 < end; kb.j0 += SDPA_KEYS) {
         kb.n = ct__min64(SDPA_KEYS, end - kb.j0);
         kb.first = kb.j0 == first;
-        kb.k = sdpa_take(s, s->k, b, hk, kb.j0, kb.n, keys);
-        sdpa_panels(s, s->k, b, hk, kb.j0, kb.n, kb.k_panels);
-        sdpa_panels(s, s->v, b, hk, kb.j0, kb.n, kb.v_panels);
-        kb.dk = sums_of(s, w->dk, b, hk, kb.j0, dk_in_place ? NULL : dk, &kb.dk_ld);
-        kb.dv = sums_of(s, w->dv, b, hk, kb.j0, dv_in_place ? NULL : dv, &kb.dv_ld);
-        if (zeroed) zero_rows(kb.dk, kb.dk_ld, kb.n, s->d * size), zero_rows(kb.dv, kb.dv_ld, kb.n, s->dv * size);
+        take_keys(w, &kb, &c, zeroed);
         for (int64_t h = hk * s->group; h < (hk + 1) * s->group; h++) {
             int64_t ld = 0;
             char *dq = dq_of(w, range, b, h, &ld);
             for (int64_t i0 = 0; i0 < s->tq; i0 += rows) {
                 qb.h = h, qb.i0 = i0, qb.rows = ct__min64(rows, s->tq - i0);
                 if (sdpa_seen(s, i0 + qb.rows - 1) <= kb.j0) continue;
-                qb.q = sdpa_take(s, s->q, b, h, i0, qb.rows, queries);
-                qb.g = sdpa_take(s, w->g, b, h, i0, qb.rows, cotangents);
                 qb.dq = dq ? dq + i0 * ld : NULL, qb.dq_ld = ld;
-                if (kb.j0 == first) { /* a block that sees none of the first keys sees none of the range */
-                    const sdpa_rows y = sdpa_take(s, w->y, b, h, i0, qb.rows, qb.ds);
-                    if (s->wide) f64_delta(w, range, b, h, &qb.g, &y, i0, qb.rows);
-                    else f32_delta(w, range, b, h, &qb.g, &y, i0, qb.rows);
-                }
+                take_queries(w, &kb, &qb, &c);
                 const int64_t part = ((h - hk * s->group) * s->tq + i0) / rows;
                 qb.first = !zeroed && part == 0;
                 query_against_keys(w, &kb, &qb);
             }
         }
-        for (int64_t j = 0; j < kb.n; j++) {
-            if (w->dk && !dk_in_place) sdpa_put(s, dk + j * s->d * size, 1, w->dk, b, hk, kb.j0 + j, 0, s->d);
-            if (w->dv && !dv_in_place) sdpa_put(s, dv + j * s->dv * size, 1, w->dv, b, hk, kb.j0 + j, 0, s->dv);
-        }
+        if (w->dk && !in_place(s, w->dk)) put_sums(w, &kb, w->dk, t.dk, c.dk);
+        if (w->dv && !in_place(s, w->dv)) put_sums(w, &kb, w->dv, t.dv, c.dv);
     }
+    sdpa_leave(s);
 }
 
 /* dQ of a head: the ranges' sums, added in their order. */

@@ -1,8 +1,9 @@
 /* delta of rows, a template: R is f32 or f64, T its type. Included by sdpa_backward.c. */
 #define OF(x) CT_SIMD_PASTE(R, CT_SIMD_PASTE(_, x))
 
-/* g y of a row is summed as the tile sums g V^T, in one chain: where one key has all the weight, dP - delta is exactly 0. Four
- * rows go side by side, since a chain alone waits for itself. */
+/* g y of a row is summed as the tile sums g V^T, in one chain: where one key has all the weight, dP - delta is exactly 0
+ * (in pairs of bf16, whose sums have an order of their own, to the rounding of f32). Four rows go side by side, since a
+ * chain alone waits for itself. */
 static void OF(delta)(const backward *w, int64_t range, int64_t b, int64_t h, const sdpa_rows *g, const sdpa_rows *y,
                       int64_t i0, int64_t rows) {
     const sdpa *s = &w->s;

@@ -3,9 +3,9 @@
  * order of FlashAttention-2 (Dao, 2023), queries outside and keys inside, with the running softmax of Milakov and
  * Gimelshein (2018): a row keeps the greatest score so far and the sum of exponentials under it, and o is scaled
  * when that rises; it is divided by the sum once, at the end. What differs: caches take the place of shared memory.
- * K and V of SDPA_KEYS keys are packed once per chunk of queries, for the L2; a tile of SDPA_TILE queries by
+ * K and V of SDPA_KEYS keys are packed once per chunk of queries, for the L2; a tile of up to SDPA_TILE queries by
  * SDPA_KEYS scores stays in the L1 between the two products. */
-#include "ops/attention/cpu/sdpa.h"
+#include "ops/attention/cpu/sdpa_terms.h"
 
 typedef struct forward {
     sdpa s;
@@ -18,14 +18,22 @@ typedef struct forward {
 /* Query rows of a chunk: K is packed for each, so they are many; but there have to be chunks for all threads. */
 static int64_t chunk_rows(const sdpa *s) {
     int64_t rows = s->tq * s->batch * s->heads / 16;
-    rows = ct__max64(1, ct__grain(ct__max64(64, ct__min64(rows, 40 * SDPA_TILE))));
+    rows = ct__max64(1, ct__grain(ct__max64(64, ct__min64(rows, 40 * CT__TILE_ROWS_MAX))));
     return ct__max64(1, ct__ceil_div(s->tq, ct__max64(1, ct__ceil_div(s->tq, rows)))); /* none of them a small rest */
 }
+
+/* V of a block of keys: rows, or panels for matrix registers, and then the terms of a tile of weights. */
+static size_t values_room(const sdpa *s) {
+    if (s->in_registers) return ct__room(sdpa_key_panels_bytes(s, s->dv));
+    return ct__room(sdpa_room_keys(s) * s->dv * s->size);
+}
+static int64_t terms_bytes(const sdpa *s) { return s->in_registers ? CT__TERMS * SDPA_TERM : 0; }
 
 static size_t worker_room(const sdpa *s, int64_t rows) {
     const int64_t keys = sdpa_room_keys(s);
     return ct__room(rows * s->d * s->size) + ct__room(rows * s->dv * s->size) + ct__room(rows * 2 * s->size) +
-           ct__room(keys * s->d * s->size) + ct__room(keys * s->dv * s->size) + ct__room(SDPA_TILE * SDPA_LD * s->size);
+           ct__room(keys * s->d * s->size) + values_room(s) + ct__room(s->tile * SDPA_LD * s->size) +
+           ct__room(terms_bytes(s));
 }
 
 static float f32_log_of(float x) { return logf(x); }
@@ -56,68 +64,79 @@ static int64_t wanted_next(const forward *f, int64_t chunk, int64_t r, int64_t m
     return count;
 }
 
+/* What a worker has in its scratch. */
+typedef struct scratch {
+    char *queries, *o, *states, *panels, *values, *scores, *terms;
+} scratch;
+
+static scratch scratch_of(const forward *f, int64_t rows, int worker) {
+    const sdpa *s = &f->s;
+    char *at = f->scratch + (size_t)worker * f->room;
+    scratch w;
+    w.queries = ct__claim(&at, rows * s->d * s->size), w.o = ct__claim(&at, rows * s->dv * s->size);
+    w.states = ct__claim(&at, rows * 2 * s->size);
+    w.panels = ct__claim(&at, sdpa_room_keys(s) * s->d * s->size);
+    w.values = ct__claim(&at, (int64_t)values_room(s));
+    w.scores = ct__claim(&at, s->tile * SDPA_LD * s->size);
+    w.terms = ct__claim(&at, terms_bytes(s));
+    return w;
+}
+
 static void forward_chunk(void *ctx, int64_t chunk, int worker) {
     const forward *f = (const forward *)ctx;
     const sdpa *s = &f->s;
     const int64_t size = s->size, i0 = chunk % f->blocks * f->chunk_rows, head = chunk / f->blocks, b = head / s->heads,
-                  h = head % s->heads, hk = h / s->group, rows = ct__min64(f->chunk_rows, s->tq - i0),
-                  width = ct__panel_width(s->kernel);
-    char *at = f->scratch + (size_t)worker * f->room;
-    char *queries = ct__claim(&at, rows * s->d * size), *o = ct__claim(&at, rows * s->dv * size),
-         *states = ct__claim(&at, rows * 2 * size);
-    const int64_t keys = sdpa_room_keys(s);
-    char *panels = ct__claim(&at, keys * s->d * size), *values = ct__claim(&at, keys * s->dv * size),
-         *scores = ct__claim(&at, SDPA_TILE * SDPA_LD * size);
-    const sdpa_rows q = sdpa_take(s, s->q, b, h, i0, rows, queries);
-    const int64_t tile = ct__ceil_div(rows, ct__ceil_div(rows, s->tile)), last = sdpa_seen(s, i0 + rows - 1);
+                  h = head % s->heads, hk = h / s->group, rows = ct__min64(f->chunk_rows, s->tq - i0);
+    const scratch w = scratch_of(f, rows, worker);
+    const sdpa_rows q = sdpa_take(s->inputs, s->q, b, h, i0, rows, w.queries);
+    const int64_t tile = sdpa_tile_rows(s, rows), last = sdpa_seen(s, i0 + rows - 1);
     /* Without a causal mask every row sees the first block of keys. */
-    if (s->causal || last <= 0) memset(o, 0, (size_t)(rows * s->dv * size));
-    if (s->wide) f64_start(states, rows);
-    else f32_start(states, rows);
+    if (s->causal || last <= 0) memset(w.o, 0, (size_t)(rows * s->dv * size));
+    if (s->wide) f64_start(w.states, rows);
+    else f32_start(w.states, rows);
+    sdpa_enter(s);
     for (int64_t j0 = 0; j0 < last; j0 += SDPA_KEYS) {
         const int64_t block = ct__min64(SDPA_KEYS, last - j0);
-        sdpa_panels(s, s->k, b, hk, j0, block, panels);
-        const sdpa_rows v = sdpa_take(s, s->v, b, hk, j0, block, values);
+        const bool accumulate = s->causal || j0 > 0;
+        sdpa_panels(s, s->k, b, hk, j0, block, w.panels);
+        sdpa_rows v = {w.values, 0};
+        if (s->in_registers) sdpa_key_panels(s, s->v, b, hk, j0, block, w.values);
+        else v = sdpa_take(s->kernel, s->v, b, hk, j0, block, w.values);
         for (int64_t r = 0; r < rows; r += tile) {
             const int64_t m = ct__min64(tile, rows - r);
             const int64_t n = ct__min64(block, sdpa_seen(s, i0 + r + m - 1) - j0); /* what the tile's last row sees */
             if (n <= 0) continue;
             ct__spans soon[LISTS];
-            const int64_t lists = wanted_next(f, chunk, r, m, rows, j0 + block, last, soon);
-            const ct__block score = {.a = q.at + r * q.ld,
-                                     .a_row = q.ld,
-                                     .a_step = size,
-                                     .b = panels,
-                                     .b_step = width * size,
-                                     .panel = width * size * s->d,
-                                     .c = scores,
-                                     .c_row = SDPA_LD * size,
-                                     .m = m,
-                                     .n = n,
-                                     .k = s->d,
-                                     .ahead = soon,
-                                     .lists = lists};
-            ct__block_multiply(s->kernel, &score);
-            char *o_strip = o + r * s->dv * size;
-            if (s->wide) f64_tile(s, b, h, i0 + r, m, j0, n, scores, o_strip, states + r * 2 * size);
-            else f32_tile(s, b, h, i0 + r, m, j0, n, scores, o_strip, states + r * 2 * size);
-            const ct__block sum = {.a = scores,
+            ct__block score = sdpa_scores(s, &q, r, w.panels, s->d, w.scores, m, n);
+            score.lists = wanted_next(f, chunk, r, m, rows, j0 + block, last, soon);
+            score.ahead = soon;
+            ct__block_multiply(s->inputs, &score);
+            char *o_strip = w.o + r * s->dv * size, *states = w.states + r * 2 * size;
+            if (s->wide) f64_tile(s, b, h, i0 + r, m, j0, n, w.scores, o_strip, states);
+            else f32_tile(s, b, h, i0 + r, m, j0, n, w.scores, o_strip, states);
+            if (s->in_registers) {
+                sdpa_terms_of_rows(w.scores, m, n, w.terms);
+                sdpa_over_keys(s, w.terms, m, n, v.at, block, o_strip, s->dv * size, s->dv, accumulate);
+                continue;
+            }
+            const ct__block sum = {.a = w.scores,
                                    .a_row = SDPA_LD * size,
                                    .a_step = size,
                                    .b = v.at,
                                    .b_step = v.ld,
-                                   .panel = width * size,
+                                   .panel = ct__panel_width(s->kernel) * size,
                                    .c = o_strip,
                                    .c_row = s->dv * size,
                                    .m = m,
                                    .n = s->dv,
                                    .k = n,
-                                   .accumulate = s->causal || j0 > 0};
+                                   .accumulate = accumulate};
             ct__block_multiply(s->kernel, &sum);
         }
     }
-    if (s->wide) f64_finish(f, b, h, i0, rows, o, states);
-    else f32_finish(f, b, h, i0, rows, o, states);
+    sdpa_leave(s);
+    if (s->wide) f64_finish(f, b, h, i0, rows, w.o, w.states);
+    else f32_finish(f, b, h, i0, rows, w.o, w.states);
 }
 
 static sdpa problem_of(const ct_call *call) {

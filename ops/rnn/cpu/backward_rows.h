@@ -34,6 +34,7 @@ static void OF(rows)(const backward *w, int64_t t, int64_t r0, int64_t rows, int
         else if (p->cell == CT_CELL_LSTM) OF(lstm_back)(&row, m);
         else if (p->cell == CT_CELL_GRU) OF(gru_back)(&row, m);
         else OF(plain_back)(&row, m, p->cell == CT_CELL_RELU);
+        OF(keep)(w, i, j0, row.gates, m);
     }
 }
 

@@ -15,6 +15,7 @@ static void OF(rows)(const forward *f, int64_t t, const char *before, int64_t r0
             for (int64_t j = 0; j < m; j++) y[j] = 0, held[j] = h_before[j];
             for (int64_t k = 0; k < p->kept; k++)
                 for (int64_t j = 0; j < m; j++) kept[k * h + j] = 0;
+            OF(keep)(f, i, j0, h_before, m);
             continue;
         }
         if (i + AHEAD < r0 + rows) prefetch_row(f, t, before, i + AHEAD, j0, m);
@@ -35,6 +36,7 @@ static void OF(rows)(const forward *f, int64_t t, const char *before, int64_t r0
         else OF(plain)(&row, m, p->cell == CT_CELL_RELU);
         if (held)
             for (int64_t j = 0; j < m; j++) held[j] = y[j];
+        OF(keep)(f, i, j0, y, m);
     }
 }
 

@@ -10,7 +10,8 @@ typedef struct forward {
     bool starts_from_zero;
     char *packed; /* W_hh^T, gate by gate, in panels */
     int64_t panel;
-    char *held[2]; /* the states of all sequences after the last step and after this one; NULL: they are in y */
+    char *terms[2]; /* of the states after the last step and after this one; NULL: weights are not bf16 */
+    char *held[2];  /* the states of all sequences after the last step and after this one; NULL: they are in y */
     const int64_t *lengths;
     char *workers;
     size_t room;
@@ -25,9 +26,10 @@ static void pack_chunk(void *ctx, int64_t chunk, int worker) {
     const int64_t gate = chunk / p->blocks, block = chunk % p->blocks;
     (void)worker;
     const ct__matrix *w = &f->weights;
-    const ct__matrix transposed = {(const char *)w->data + (gate * p->h + block * p->width) * w->row * p->size, w->type,
-                                   w->col, w->row};
-    ct__gemm_isa->pack_b(p->kernel, &transposed, f->packed + chunk * f->panel, p->h,
+    const ct__matrix transposed = {(const char *)w->data +
+                                       (gate * p->h + block * p->width) * w->row * ct__type_size(w->type),
+                                   w->type, w->col, w->row};
+    ct__gemm_isa->pack_b(recurrence_kernel(p), &transposed, f->packed + chunk * f->panel, p->h,
                          ct__min64(p->width, p->h - block * p->width));
 }
 
@@ -48,6 +50,14 @@ SIMD_INLINE void prefetch_row(const forward *f, int64_t t, const char *before, i
     }
 }
 
+/* A state's terms, for the next step. */
+SIMD_INLINE void f32_keep(const forward *f, int64_t i, int64_t j, const float *x, int64_t m) {
+    if (f->terms[0]) recurrence_put_terms(&f->p, f->terms[f->step & 1], f->p.h, i, j, x, m);
+}
+SIMD_INLINE void f64_keep(const forward *f, int64_t i, int64_t j, const double *x, int64_t m) {
+    (void)f, (void)i, (void)j, (void)x, (void)m; /* f64 has no terms */
+}
+
 #define R f32
 #define T float
 #include "ops/rnn/cpu/forward_rows.h"
@@ -65,8 +75,8 @@ static void step_part(const forward *f, int64_t first, int64_t stop, int64_t blo
                                       : f->y + time_of(p, f->step - 1) * p->n * p->h * size;
     for (; block < end; block++) {
         const int64_t j0 = block * p->width, m = ct__min64(p->width, p->h - j0);
-        for (int64_t r = first; r < stop; r += ROWS_AT_ONCE) {
-            const int64_t rows = ct__min64(ROWS_AT_ONCE, stop - r), at = t * p->n + r,
+        for (int64_t r = first; r < stop; r += p->rows_at_once) {
+            const int64_t rows = ct__min64(p->rows_at_once, stop - r), at = t * p->n + r,
                           last = (p->reverse ? t + 1 : t - 1) * p->n + r;
             recurrence_wants wants = {.stride = p->h * size, .bytes = m * size};
             recurrence_want(&wants, f->gx + (at * p->gates * p->h + j0) * size, rows * p->gates, 1);
@@ -74,20 +84,23 @@ static void step_part(const forward *f, int64_t first, int64_t stop, int64_t blo
             recurrence_want(&wants, f->y + (at * p->h + j0) * size, rows, 1);
             if (p->cell == CT_CELL_LSTM && f->step > 0)
                 recurrence_want(&wants, f->kept + ((last * p->kept + 4) * p->h + j0) * size, rows, p->kept);
+            ct__run runs[CT__TERMS];
+            ct__block product = {.a = before + r * p->h * size,
+                                 .a_row = p->h * size,
+                                 .a_step = size,
+                                 .b_step = p->width * size,
+                                 .m = rows,
+                                 .n = m,
+                                 .k = p->h};
+            if (p->in_terms) product = recurrence_by_terms(p, f->terms[!(f->step & 1)], p->h, r, rows, m, runs);
+            if (f->step == 0 && f->starts_from_zero) product.k = 0;
+            product.c_row = row;
             for (int64_t g = 0; g < p->gates; g++) {
-                const ct__block product = {.a = before + r * p->h * size,
-                                           .a_row = p->h * size,
-                                           .a_step = size,
-                                           .b = f->packed + (g * p->blocks + block) * f->panel,
-                                           .b_step = p->width * size,
-                                           .c = products + g * p->width * size,
-                                           .c_row = row,
-                                           .m = rows,
-                                           .n = m,
-                                           .k = f->step == 0 && f->starts_from_zero ? 0 : p->h,
-                                           .ahead = recurrence_ahead(&wants, g),
-                                           .lists = recurrence_lists(&wants, g, p->gates)};
-                ct__block_multiply(p->kernel, &product);
+                product.b = f->packed + (g * p->blocks + block) * f->panel;
+                product.c = products + g * p->width * size;
+                product.ahead = recurrence_ahead(&wants, g);
+                product.lists = recurrence_lists(&wants, g, p->gates);
+                ct__block_multiply(recurrence_kernel(p), &product);
             }
             if (p->wide) f64_rows(f, t, before, r, rows, j0, m, products);
             else f32_rows(f, t, before, r, rows, j0, m, products);
@@ -97,13 +110,17 @@ static void step_part(const forward *f, int64_t first, int64_t stop, int64_t blo
 
 static void units_chunk(void *ctx, int64_t chunk, int worker) {
     const forward *f = (const forward *)ctx;
+    recurrence_enter(&f->p);
     step_part(f, 0, f->p.n, chunk * f->p.blocks / f->chunks, (chunk + 1) * f->p.blocks / f->chunks, worker);
+    recurrence_leave(&f->p);
 }
 
 static void rows_chunk(void *ctx, int64_t chunk, int worker) {
     forward f = *(const forward *)ctx;
     const int64_t first = chunk * f.p.n / f.chunks, stop = (chunk + 1) * f.p.n / f.chunks;
+    recurrence_enter(&f.p);
     for (f.step = 0; f.step < f.p.steps; f.step++) step_part(&f, first, stop, 0, f.p.blocks, worker);
+    recurrence_leave(&f.p);
 }
 
 /* ---- The call ---- */
@@ -120,8 +137,6 @@ static recurrence problem_of(const ct_call *call) {
     return recurrence_problem(call->out[0], a->cell, a->reverse, call->in[5]);
 }
 
-static size_t forward_room(const recurrence *p) { return ct__room(ROWS_AT_ONCE * p->gates * p->width * p->size); }
-
 /* Stands for initial states and for a bias. */
 static int64_t zero_bytes(const recurrence *p) { return ct__max64(p->n, p->gates) * p->h * p->size; }
 
@@ -129,8 +144,9 @@ static size_t forward_scratch(const ct_call *call) {
     const recurrence p = problem_of(call);
     const int64_t state = p.n * p.h * p.size;
     return ct__near_scratch(ct__room(p.n * 8) + ct__room(zero_bytes(&p)) + 2 * ct__room(state) +
-                            ct__room(p.gates * p.blocks * ct__panel_bytes(p.kernel, p.h)) +
-                            forward_room(&p) * (size_t)ct__threads());
+                            ct__room(recurrence_panels_bytes(&p, p.gates, p.h)) +
+                            ct__room(recurrence_terms_bytes(&p, p.h)) +
+                            recurrence_room(&p, p.gates) * (size_t)ct__threads());
 }
 
 static const char *data_of(const recurrence *p, const ct_view *x) {
@@ -151,6 +167,15 @@ static void put_last(const forward *f, const ct_view *h_n, const ct_view *c_n) {
     }
 }
 
+/* Those of the initial states; pairs that an odd size leaves half empty stay zero. */
+static void start_terms(forward *f, char *terms) {
+    const recurrence *p = &f->p;
+    memset(terms, 0, (size_t)recurrence_terms_bytes(p, p->h));
+    f->terms[0] = terms, f->terms[1] = terms + recurrence_terms_bytes(p, p->h) / 2;
+    for (int64_t i = 0; i < p->n; i++)
+        recurrence_put_terms(p, f->terms[1], p->h, i, 0, (const float *)(const void *)f->h0 + i * p->h, p->h);
+}
+
 static bool forward_run(const ct_call *call, ct_stream *stream) {
     forward f = {.p = problem_of(call)};
     const recurrence *p = &f.p;
@@ -159,15 +184,17 @@ static bool forward_run(const ct_call *call, ct_stream *stream) {
     (void)stream;
     int64_t *lengths = (int64_t *)(void *)ct__claim(&at, p->n * 8);
     char *zeros = ct__claim(&at, zero_bytes(p)), *held = ct__claim(&at, state), *other = ct__claim(&at, state);
-    f.panel = ct__panel_bytes(p->kernel, p->h);
-    f.packed = ct__claim(&at, p->gates * p->blocks * f.panel);
-    f.workers = at, f.room = forward_room(p);
+    f.packed = ct__claim(&at, recurrence_panels_bytes(p, p->gates, p->h));
+    char *terms = ct__claim(&at, recurrence_terms_bytes(p, p->h));
+    f.workers = at, f.room = recurrence_room(p, p->gates);
     if (!recurrence_lengths(p, call, 5, lengths)) return false;
     f.lengths = lengths;
     if (p->n == 0 || p->h == 0) return true;
     memset(zeros, 0, (size_t)zero_bytes(p));
     const ct_view *w = call->in[1];
-    f.weights = (ct__matrix){ct__address(w, (size_t)p->size), p->kernel->packed, w->strides[0], w->strides[1]};
+    if (p->registers) recurrence_use(&f.p, recurrence_is_bf16(p, w));
+    f.panel = recurrence_panel(p, p->h);
+    f.weights = recurrence_weights(p, w);
     ct__parallel(p->gates * p->blocks, pack_chunk, &f);
     f.gx = data_of(p, call->in[0]), f.b_hh = call->in[2] ? data_of(p, call->in[2]) : zeros;
     f.starts_from_zero = !call->in[3];
@@ -175,6 +202,7 @@ static bool forward_run(const ct_call *call, ct_stream *stream) {
     f.y = (char *)ct__address(call->out[0], (size_t)p->size),
     f.kept = (char *)ct__address(call->out[3], (size_t)p->size);
     if (p->lengths) f.held[0] = held, f.held[1] = other;
+    if (p->in_terms) start_terms(&f, terms);
     f.chunks = recurrence_chunks(p);
     if (recurrence_by_rows(p)) ct__parallel(f.chunks, rows_chunk, &f);
     else

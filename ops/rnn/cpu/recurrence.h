@@ -3,6 +3,7 @@
 #define COTANGENT_OPS_RNN_RECURRENCE_H
 
 #include "backends/cpu/gemm/block.h"
+#include "backends/cpu/gemm/terms.h"
 #include "backends/cpu/kernel.h"
 #include "backends/cpu/simd/vmath.h"
 #include "core/error.h"
@@ -11,7 +12,7 @@
 
 #include "ops/rnn/cells.h"
 
-enum { ROWS_AT_ONCE = 4 * CT__TILE_ROWS_MAX }; /* batch rows whose products wait in scratch */
+enum { ROWS_AT_ONCE = 4 * CT__TILE_ROWS_MAX, TERM_ROWS_AT_ONCE = 64 }; /* batch rows whose products wait in scratch */
 
 typedef struct recurrence {
     int cell;
@@ -20,8 +21,20 @@ typedef struct recurrence {
     int64_t size;                     /* bytes of an element */
     const ct__kernel *kernel;
     int64_t width, blocks; /* hidden units are taken a panel's width at a time */
+    int64_t rows_at_once;
+    /* Matrix registers, for weights that came from bf16: what they are multiplied by, states or gradients of gates,
+     * goes as terms (gemm/terms.h). NULL: there are none. Whether the weights are such is seen when they are read. */
+    const ct__kernel *registers;
+    bool in_terms;
     const ct_view *lengths;
 } recurrence;
+
+static inline void recurrence_use(recurrence *p, bool in_terms) {
+    p->in_terms = in_terms;
+    p->rows_at_once = in_terms ? TERM_ROWS_AT_ONCE : ROWS_AT_ONCE;
+    p->width = ct__panel_width(in_terms ? p->registers : p->kernel);
+    p->blocks = ct__ceil_div(p->h, p->width);
+}
 
 static inline recurrence recurrence_problem(const ct_view *y, int cell, bool reverse, const ct_view *lengths) {
     recurrence p = {.cell = cell, .reverse = reverse, .wide = y->dtype == CT_F64, .lengths = lengths};
@@ -30,8 +43,10 @@ static inline recurrence recurrence_problem(const ct_view *y, int cell, bool rev
     p.size = p.wide ? 8 : 4;
     ct__gemm_ready();
     p.kernel = ct__gemm_isa->kernels[p.wide ? CT__KIND_F64 : CT__KIND_F32];
-    p.width = ct__panel_width(p.kernel);
-    p.blocks = ct__ceil_div(p.h, p.width);
+    const ct__kernel *pairs = p.wide ? NULL : ct__gemm_isa->kernels[CT__KIND_BF16];
+    if (pairs) pairs = ct__gemm_larger_kernel(pairs, p.n, p.h, p.h);
+    if (pairs && pairs->block) p.registers = pairs;
+    recurrence_use(&p, false);
     return p;
 }
 
@@ -53,6 +68,88 @@ static inline const char *recurrence_refuses(const ct_view *const *views, int n)
     return NULL;
 }
 
+/* ---- Terms ---- */
+
+/* Rows of terms of n floats: bytes from row to row, not a power of two, and of a term of all rows. */
+static inline int64_t recurrence_term_ld(int64_t n) { return ct__round_up(n * 2, 64) + 64; }
+static inline int64_t recurrence_term(const recurrence *p, int64_t n) { return p->n * recurrence_term_ld(n); }
+/* All of them, for this step and the one before. */
+static inline int64_t recurrence_terms_bytes(const recurrence *p, int64_t n) {
+    return p->registers ? 2 * CT__TERMS * recurrence_term(p, n) : 0;
+}
+
+/* Whether all weights are bf16, as those are that a bf16 network brings: the first that is not ends it. */
+static inline bool recurrence_is_bf16(const recurrence *p, const ct_view *w) {
+    const uint32_t *x = (const uint32_t *)ct__address(w, 4);
+    const int64_t count = p->gates * p->h * p->h;
+    uint32_t low = 0;
+    for (int64_t i = 0; i < count && !(low & 0xffff); i += 256)
+        for (int64_t j = i; j < ct__min64(i + 256, count); j++) low |= x[j];
+    return !(low & 0xffff);
+}
+
+/* The weights as packers read them. Those that are bf16 are the upper halves of floats, in the order of bytes that
+ * processors with matrix registers have. */
+static inline ct__matrix recurrence_weights(const recurrence *p, const ct_view *w) {
+    const char *at = (const char *)ct__address(w, (size_t)p->size);
+    if (p->in_terms) return (ct__matrix){at + 2, CT_GEMM_BF16, 2 * w->strides[0], 2 * w->strides[1]};
+    return (ct__matrix){at, p->kernel->packed, w->strides[0], w->strides[1]};
+}
+
+/* Bytes of the weights' panels, deep each: of either kind. */
+static inline int64_t recurrence_panel(const recurrence *p, int64_t deep) {
+    return ct__panel_bytes(p->in_terms ? p->registers : p->kernel, deep);
+}
+static inline int64_t recurrence_panels_bytes(const recurrence *p, int64_t count, int64_t deep) {
+    recurrence other = *p;
+    int64_t bytes = count * other.blocks * recurrence_panel(&other, deep);
+    if (!p->registers) return bytes;
+    recurrence_use(&other, true);
+    return ct__max64(bytes, count * other.blocks * recurrence_panel(&other, deep));
+}
+
+/* Room for the products of rows_at_once rows with `count` panels. */
+static inline size_t recurrence_room(const recurrence *p, int64_t count) {
+    recurrence other = *p;
+    if (p->registers) recurrence_use(&other, true);
+    return ct__room(ct__max64(p->rows_at_once * p->width, other.rows_at_once * other.width) * count * p->size);
+}
+
+/* Rows [r, r + rows) of terms of n floats by a panel, which is not said yet. */
+static inline ct__block recurrence_by_terms(const recurrence *p, const char *terms, int64_t n, int64_t r, int64_t rows,
+                                            int64_t m, ct__run runs[CT__TERMS]) {
+    const int64_t ld = recurrence_term_ld(n);
+    for (int i = 0; i < CT__TERMS; i++) runs[i] = (ct__run){i * recurrence_term(p, n), 0};
+    return (ct__block){.a = terms + r * ld,
+                       .a_row = ld,
+                       .a_step = 4,
+                       .b_step = p->width * 4,
+                       .m = rows,
+                       .n = m,
+                       .k = ct__ceil_div(n, 2),
+                       .runs = runs,
+                       .n_runs = CT__TERMS};
+}
+
+/* m floats from place j on of row i, of n. Once in each file: it does much at a call. */
+static __attribute__((noinline, unused)) void recurrence_put_terms(const recurrence *p, char *terms, int64_t n,
+                                                                   int64_t i, int64_t j, const float *x, int64_t m) {
+    uint16_t *row = (uint16_t *)(void *)(terms + i * recurrence_term_ld(n));
+    ct__terms_of(x, m, row + j, recurrence_term(p, n) / 2);
+}
+
+static inline const ct__kernel *recurrence_kernel(const recurrence *p) {
+    return p->in_terms ? p->registers : p->kernel;
+}
+static inline void recurrence_enter(const recurrence *p) {
+    if (p->in_terms) p->registers->enter();
+}
+static inline void recurrence_leave(const recurrence *p) {
+    if (p->in_terms) p->registers->leave();
+}
+
+/* ---- How the work is cut ---- */
+
 /* Sequence lengths, that argument of the call, as i64, checked: none is below 0 or above the number of steps. */
 static inline bool recurrence_lengths(const recurrence *p, const ct_call *call, int argument, int64_t *to) {
     for (int64_t i = 0; i < p->n; i++) {
@@ -72,7 +169,8 @@ static inline bool recurrence_lengths(const recurrence *p, const ct_call *call, 
  * every sequence is computed by itself: its bits do not depend on the cut, which may therefore depend on the number
  * of threads. */
 static inline bool recurrence_by_rows(const recurrence *p) {
-    return p->n >= CT__TILE_ROWS_MAX * ct__threads() && p->gates * p->h * p->h * p->size <= 4 << 20;
+    return p->n >= (p->in_terms ? 16 : CT__TILE_ROWS_MAX) * ct__threads() &&
+           p->gates * p->h * p->h * p->size <= 4 << 20;
 }
 static inline int64_t recurrence_chunks(const recurrence *p) {
     const int64_t most = recurrence_by_rows(p) ? p->n : p->blocks,

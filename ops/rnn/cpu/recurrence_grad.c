@@ -11,7 +11,8 @@ typedef struct backward {
     char *dgx, *dgh;                         /* dgh: NULL but for a gru */
     char *gates[2]; /* dgh of the step after and of this one, rows gates_ld bytes apart, not a power of two */
     int64_t gates_ld;
-    char *dh, *dc; /* (N,H) what goes from step to step */
+    char *terms[2]; /* of those; NULL: weights are not bf16 */
+    char *dh, *dc;  /* (N,H) what goes from step to step */
     ct__matrix weights;
     char *packed; /* W_hh in panels */
     int64_t panel;
@@ -29,8 +30,8 @@ static void pack_chunk(void *ctx, int64_t block, int worker) {
     const recurrence *p = &w->p;
     (void)worker;
     ct__matrix part = w->weights;
-    part.data = (const char *)part.data + block * p->width * part.col * p->size;
-    ct__gemm_isa->pack_b(p->kernel, &part, w->packed + block * w->panel, p->gates * p->h,
+    part.data = (const char *)part.data + block * p->width * part.col * ct__type_size(part.type);
+    ct__gemm_isa->pack_b(recurrence_kernel(p), &part, w->packed + block * w->panel, p->gates * p->h,
                          ct__min64(p->width, p->h - block * p->width));
 }
 
@@ -50,6 +51,16 @@ SIMD_INLINE void prefetch_row(const backward *w, int64_t t, int64_t i, int64_t j
             __builtin_prefetch(w->dgh + (at * p->gates + g) * row + j + b, 1);
         if (p->cell == CT_CELL_LSTM && w->step > 0) __builtin_prefetch(w->kept + (before * p->kept + 4) * row + j + b);
     }
+}
+
+/* The terms of a row's gradients of gates, for the step before. */
+SIMD_INLINE void f32_keep(const backward *w, int64_t i, int64_t j, const float *gates, int64_t m) {
+    const recurrence *p = &w->p;
+    for (int64_t g = 0; w->terms[0] && g < p->gates; g++)
+        recurrence_put_terms(p, w->terms[w->step & 1], p->gates * p->h, i, g * p->h + j, gates + g * p->h, m);
+}
+SIMD_INLINE void f64_keep(const backward *w, int64_t i, int64_t j, const double *gates, int64_t m) {
+    (void)w, (void)i, (void)j, (void)gates, (void)m; /* f64 has no terms */
 }
 
 #define R f32
@@ -80,12 +91,20 @@ static void step_part(const backward *w, int64_t first, int64_t stop, int64_t bl
     const char *gates = w->gates[later & 1];
     for (; block < end; block++) {
         const int64_t j0 = block * p->width, m = ct__min64(p->width, p->h - j0);
-        for (int64_t r = first; r < stop; r += ROWS_AT_ONCE) {
-            const int64_t rows = ct__min64(ROWS_AT_ONCE, stop - r);
+        for (int64_t r = first; r < stop; r += p->rows_at_once) {
+            const int64_t rows = ct__min64(p->rows_at_once, stop - r);
             recurrence_wants wants = {.stride = p->h * size, .bytes = m * size};
             if (products && w->step >= 0) want_step(w, &wants, t, r, rows, j0);
+            if (products && p->in_terms) {
+                ct__run runs[CT__TERMS];
+                ct__block product = recurrence_by_terms(p, w->terms[later & 1], deep, r, rows, m, runs);
+                product.b = w->packed + block * w->panel;
+                product.c = products, product.c_row = p->width * size;
+                product.ahead = recurrence_ahead(&wants, 0), product.lists = wants.count;
+                ct__block_multiply(p->registers, &product);
+            }
             /* a part of the panel serves all rows while it is near */
-            for (int64_t k = 0; products && k < deep; k += DEPTH) {
+            for (int64_t k = 0; products && !p->in_terms && k < deep; k += DEPTH) {
                 const ct__block product = {.a = gates + r * w->gates_ld + k * size,
                                            .a_row = w->gates_ld,
                                            .a_step = size,
@@ -109,13 +128,17 @@ static void step_part(const backward *w, int64_t first, int64_t stop, int64_t bl
 
 static void units_chunk(void *ctx, int64_t chunk, int worker) {
     const backward *w = (const backward *)ctx;
+    recurrence_enter(&w->p);
     step_part(w, 0, w->p.n, chunk * w->p.blocks / w->chunks, (chunk + 1) * w->p.blocks / w->chunks, worker);
+    recurrence_leave(&w->p);
 }
 
 static void rows_chunk(void *ctx, int64_t chunk, int worker) {
     backward w = *(const backward *)ctx;
     const int64_t first = chunk * w.p.n / w.chunks, stop = (chunk + 1) * w.p.n / w.chunks;
+    recurrence_enter(&w.p);
     for (w.step = w.p.steps - 1; w.step >= w.last; w.step--) step_part(&w, first, stop, 0, w.p.blocks, worker);
+    recurrence_leave(&w.p);
 }
 
 /* ---- The call ---- */
@@ -143,16 +166,15 @@ static recurrence problem_of(const ct_call *call) {
     return recurrence_problem(call->in[4], a->cell, a->reverse, call->in[3]);
 }
 
-static size_t backward_room(const recurrence *p) { return ct__room(ROWS_AT_ONCE * p->width * p->size); }
-
 static int64_t gates_ld(const recurrence *p) { return ct__round_up(p->gates * p->h * p->size, 64) + 64; }
 
 static size_t backward_scratch(const ct_call *call) {
     const recurrence p = problem_of(call);
     const int64_t state = p.n * p.h * p.size;
     return ct__near_scratch(ct__room(p.n * 8) + 3 * ct__room(state) + 2 * ct__room(p.n * gates_ld(&p)) +
-                            ct__room(p.blocks * ct__panel_bytes(p.kernel, p.gates * p.h)) +
-                            backward_room(&p) * (size_t)ct__threads());
+                            ct__room(recurrence_panels_bytes(&p, 1, p.gates * p.h)) +
+                            ct__room(recurrence_terms_bytes(&p, p.gates * p.h)) +
+                            recurrence_room(&p, 1) * (size_t)ct__threads());
 }
 
 static const char *data_of(const recurrence *p, const ct_view *x, const char *otherwise) {
@@ -177,16 +199,22 @@ static bool backward_run(const ct_call *call, ct_stream *stream) {
     w.dh = ct__claim(&at, state), w.dc = ct__claim(&at, state);
     w.gates_ld = gates_ld(p);
     w.gates[0] = ct__claim(&at, p->n * w.gates_ld), w.gates[1] = ct__claim(&at, p->n * w.gates_ld);
-    w.panel = ct__panel_bytes(p->kernel, p->gates * p->h);
-    w.packed = ct__claim(&at, p->blocks * w.panel);
-    w.workers = at, w.room = backward_room(p);
+    w.packed = ct__claim(&at, recurrence_panels_bytes(p, 1, p->gates * p->h));
+    char *terms = ct__claim(&at, recurrence_terms_bytes(p, p->gates * p->h));
+    w.workers = at, w.room = recurrence_room(p, 1);
     if (!recurrence_lengths(p, call, 3, lengths)) return false;
     w.lengths = lengths;
     if (p->n == 0 || p->h == 0) return true;
     memset(zeros, 0, (size_t)state);
     const ct_view *weights = call->in[0];
-    w.weights = (ct__matrix){ct__address(weights, (size_t)p->size), p->kernel->packed, weights->strides[0],
-                             weights->strides[1]};
+    if (p->registers) recurrence_use(&w.p, recurrence_is_bf16(p, weights));
+    w.panel = recurrence_panel(p, p->gates * p->h);
+    if (p->in_terms) { /* pairs that an odd size leaves half empty stay zero */
+        const int64_t bytes = recurrence_terms_bytes(p, p->gates * p->h);
+        memset(terms, 0, (size_t)bytes);
+        w.terms[0] = terms, w.terms[1] = terms + bytes / 2;
+    }
+    w.weights = recurrence_weights(p, weights);
     ct__parallel(p->blocks, pack_chunk, &w);
     w.h0 = data_of(p, call->in[1], zeros), w.c0 = data_of(p, call->in[2], zeros);
     w.y = data_of(p, call->in[4], NULL), w.kept = data_of(p, call->in[5], NULL), w.gy = data_of(p, call->in[6], NULL);
