@@ -105,7 +105,7 @@ static inline sdpa_rows sdpa_take(const sdpa *s, const ct_view *x, int64_t b, in
     const bool same = m.type == s->kernel->packed;
     if (same && (m.col == 1 || cols <= 1) && m.row >= 0 && m.row <= 2 * cols)
         return (sdpa_rows){(const char *)m.data, m.row * s->size};
-    if (n > 0 && cols > 0) ct__gemm_isa->pack_a(s->kernel, &m, buffer, cols, false, n, cols);
+    if (n > 0 && cols > 0) ct__gemm_isa->pack_a(s->kernel, &m, buffer, cols, 0, n, cols);
     return (sdpa_rows){(const char *)buffer, cols * s->size};
 }
 

@@ -248,7 +248,7 @@ static void load_row(const ct__source *s, const char *from, char *to, int64_t be
             copy_row(dst + c * s->channel_bytes, from + c * s->strides.c * size, (end - begin) * size);
     } else if (s->last && s->strides.c == 1 && s->strides.s[2] == s->channels && s->padded == s->channels) {
         src.row = 0;
-        ct__gemm_isa->pack_a(kernel, &src, dst, 0, false, 1, (end - begin) * s->channels);
+        ct__gemm_isa->pack_a(kernel, &src, dst, 0, 0, 1, (end - begin) * s->channels);
     } else if (s->last && s->type == kernel->packed && s->channels < ct__min(8, s->padded) && s->strides.c == 1 &&
                ct__type_size(s->type) == 2) {
         copy_pixels(dst, s->padded, from, s->strides.s[2], end - begin, s->channels);
