@@ -193,7 +193,9 @@ static void cut(ct__plan *p) {
 static void choose_feeds(ct__plan *p) {
     const ct__kernel *kernel = p->kernel;
     p->a_by_k = !kernel->block && !p->g->pack_a && p->a.row == 1 && p->a.col != 1;
-    const bool small_m = p->m <= kernel->block_rows;
+    /* Enough columns for all threads: each packs its share of B while its first row panel computes, for all rows, rather than to L3 and back. */
+    const bool wide = b_copyable(p) && !kernel->block && p->n >= 6 * ct__threads() * ct__panel_width(kernel);
+    const bool small_m = p->m <= kernel->block_rows || wide;
     /* A high A that is packed anyway, for few blocks of columns: from memory into the cache of its worker, rather than to L3 and back. */
     const bool small_n =
         p->n <= kernel->block_cols || (p->a_by_k && p->m >= 8 * kernel->block_rows && p->n <= 4 * kernel->block_cols);
