@@ -235,9 +235,9 @@ static void measure(ct__plan *p) {
     p->private_depth = ct__min(ct__round_up(p->k, kernel->group), p->depth);
     const bool staged_a = p->a_feed == CT__FEED_STAGED, staged_b = p->b_feed == CT__FEED_STAGED;
 
-    /* A line more than the depth: rows of packed A then start on different cache sets. */
+    /* An odd number of lines, more than the depth: rows of packed A then start on different cache sets. */
     const int64_t a_depth = staged_a ? deep : p->private_depth;
-    p->a_ld = p->a_by_k ? p->tile_rows * kernel->group : ct__round_up(a_depth, 64 / size) + 64 / size;
+    p->a_ld = p->a_by_k ? p->tile_rows * kernel->group : ((ct__ceil_div(a_depth * size, 64) + 1) | 1) * (64 / size);
     p->a_panel_bytes = p->a_by_k ? ct__round_up(p->a_ld * ct__ceil_div(a_depth, kernel->group) * size, 64) + 64 : 0;
     p->a_block_bytes = p->a_by_k ? p->a_panel_bytes * ct__ceil_div(p->chunk_rows, p->tile_rows)
                                  : ct__round_up(p->a_ld * p->chunk_rows * size, 64);
