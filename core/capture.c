@@ -567,6 +567,7 @@ ct_graph *ct_capture(bool (*function)(void *context), void *context, unsigned fl
 
 void ct_graph_free(ct_graph *g) {
     if (!g) return;
+    ct__replay_times_log(g);
     ct__graph_forget(g);
     ct__variables_free(g->variables);
     ct__graph_names_free(g->names);

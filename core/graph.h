@@ -137,6 +137,7 @@ struct ct_graph {
     bool suspended;    /* its recording */
     ct_error_record refusal; /* why it is not recorded any further; code CT_OK: it is */
     _Atomic bool replaying;
+    struct ct_replay_times *times; /* of records, where CT_LOG=replay asks for them (replay_log.c); NULL: nobody has */
 };
 
 /* Where the arrays of a call lie, in a block for all of them, with room for so many views, numbers and bytes of attributes. False after an
@@ -162,6 +163,13 @@ bool ct__graph_plan(ct_graph *graph); /* places for all slots, and the views of 
 void ct__graph_bind(ct_graph *graph); /* those views alone, after storages have changed */
 /* All records in order. Without effects: what they do the program has done. False after an error. */
 bool ct__graph_replay(ct_graph *graph, bool effects);
+
+/* Whether replays are timed now, for CT_LOG=replay; there is room for it then. */
+bool ct__replay_is_timed(ct_graph *graph);
+void ct__replay_time_begin(ct_graph *graph);
+void ct__replay_time_end(ct_graph *graph, int first, int last); /* those records have been done meanwhile */
+/* At the end of a graph: a line for each record, with the least time of all replays. */
+void ct__replay_times_log(ct_graph *graph);
 
 bool ct__variables_send(ct_graph *graph); /* those that were set; false after an error */
 void ct__variables_free(struct ct_graph_variables *variables);

@@ -16,7 +16,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static void (*log_sink)(void *context, const char *line);
 static void *log_context;
 
-static const char *const names[] = {"dispatch", "capture"}; /* as the bits of CT__LOG_ */
+static const char *const names[] = {"dispatch", "capture", "replay"}; /* as the bits of CT__LOG_ */
 
 /* The logs of a comma-separated list; -1: one does not exist, and *from begins with its name, which has *length characters. */
 static int logs_of(const char **from, size_t *length) {
@@ -45,8 +45,8 @@ bool ct_set_log(const char *what) {
     size_t length = 0;
     const int logs = what ? logs_of(&what, &length) : 0;
     if (logs < 0)
-        return ct_fail(CT_ERR_VALUE, "set_log", "there is no log named %.*s; there are: dispatch, capture", (int)length,
-                       what);
+        return ct_fail(CT_ERR_VALUE, "set_log", "there is no log named %.*s; there are: dispatch, capture, replay",
+                       (int)length, what);
     atomic_store(&ct__log_wanted, logs);
     return true;
 }

@@ -1,4 +1,4 @@
-/* The logs: what CT_LOG=dispatch prints for each call, and CT_LOG=capture for a captured graph. */
+/* The logs: what CT_LOG=dispatch prints for each call, CT_LOG=capture for a captured graph, and CT_LOG=replay for its replays. */
 #ifndef COTANGENT_CORE_LOG_H
 #define COTANGENT_CORE_LOG_H
 
@@ -6,7 +6,7 @@
 #include <stdatomic.h>
 
 extern _Atomic int ct__log_wanted; /* -1: CT_LOG has not been looked at yet */
-enum { CT__LOG_DISPATCH = 1, CT__LOG_CAPTURE = 2 };
+enum { CT__LOG_DISPATCH = 1, CT__LOG_CAPTURE = 2, CT__LOG_REPLAY = 4 };
 int ct__log_look(void);
 static inline bool ct__log_on(int log) {
     const int on = atomic_load_explicit(&ct__log_wanted, memory_order_relaxed);

@@ -5,6 +5,7 @@
 #include "core/device.h"
 #include "core/error.h"
 #include "core/graph.h"
+#include "core/log.h"
 #include "core/sized.h"
 #include "core/stream.h"
 #include "core/threads.h"
@@ -121,12 +122,16 @@ bool ct__graph_replay(ct_graph *g, bool effects) {
     for (int i = 0; i < g->n_generators; i++)
         g->generators[i].first = ct__rng_take(g->generators[i].rng, g->generators[i].drawn);
     bool ok = (!g->on_devices || enter(g)) && ct__graph_data_send(g);
+    const bool timed = ct__log_on(CT__LOG_REPLAY) && ct__replay_is_timed(g);
     for (int i = 0; ok && i < g->n_records; i++) {
         ct_record *record = &g->records[i];
+        const int first = i;
+        if (timed) ct__replay_time_begin(g);
         ok = record->kind == CT__EFFECT ? !effects || run_effect(record)
              : is_there(g, record)      ? ct__graph_run_together(g, &i)
              : record->kind == CT__CALL ? ct__graph_call(g, record)
                                         : ct__graph_put(g, record);
+        if (timed) ct__replay_time_end(g, first, i);
     }
     for (int i = 0; i < g->n_changed; i++) /* graphs that have saved them can tell */
         atomic_fetch_add_explicit(&g->slots[g->changed[i]].kept->version, 1, memory_order_relaxed);

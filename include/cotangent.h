@@ -427,7 +427,7 @@ CT_API uint64_t ct_rng_position(const ct_rng *rng); /* how many calls it has ser
 CT_API bool ct_rng_set_position(ct_rng *rng, uint64_t position);
 
 /* What to log: a comma-separated list, NULL or "" for nothing. "dispatch" writes a line an op: shapes, kernel,
- * refusals, microseconds. Also CT_LOG=dispatch. Lines go to sink, or to standard error without one. */
+ * refusals, microseconds; "capture" and "replay" tell of captured steps (docs/capture.md). Also CT_LOG=dispatch. Lines go to sink, or to standard error without one. */
 CT_API bool ct_set_log(const char *what);
 CT_API void ct_set_log_sink(void (*sink)(void *context, const char *line), void *context);
 

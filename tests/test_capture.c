@@ -6,6 +6,7 @@
 #include <cotangent/optim.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -146,6 +147,28 @@ TEST(effects_are_done_in_replays_alone) {
     CHECK(ct_replay(NULL) == false);
     ct_error_clear();
     ct_graph_free(NULL);
+}
+
+/* Lines of the log: of records with a time, and of all replays. */
+static int timed_records, timed_replays;
+static void take_time(void *context, const char *line) {
+    (void)context;
+    if (strstr(line, " us ") && strstr(line, " % ")) timed_records++;
+    sscanf(line, "replay: %d replays", &timed_replays);
+}
+
+TEST(the_log_of_replays_tells_the_time_of_every_record_when_the_graph_is_freed) {
+    ct_tensor *x = ct_ones(CT_DIMS(3));
+    ct_graph_info info = {.size = sizeof info};
+    effects = timed_records = timed_replays = 0;
+    ct_graph *graph = ct_capture(with_effect, x, 0);
+    CHECK(graph && ct_replay(graph) && ct_graph_describe(graph, &info) && info.records > 1);
+    ct_set_log_sink(take_time, NULL);
+    CHECK(ct_set_log("replay") && ct_replay(graph) && ct_replay(graph) && ct_set_log(NULL) && ct_replay(graph));
+    CHECK(timed_records == 0);
+    ct_graph_free(graph);
+    ct_set_log_sink(NULL, NULL);
+    CHECK(timed_records == info.records && timed_replays == 2);
 }
 
 static bool do_nothing(void *context) { return context == NULL; }

@@ -374,9 +374,9 @@ static void random_case(const ct_gemm_type *types, int round) {
 
 /* Shapes that take the engine's other roads: vectors, several stages of k, m or n, skinny, many small. */
 static void shapes_that_need_several_blocks(void) {
-    static const int64_t shapes[][3] = {{1, 700, 300},  {700, 1, 300},   {1, 1, 5000},    {1, 5000, 7},
-                                        {3000, 1, 3},   {64, 300, 1700}, {300, 70, 1700}, {4300, 40, 9},
-                                        {33, 2300, 70}, {260, 520, 410}, {600, 600, 30},  {5, 3, 9000}};
+    static const int64_t shapes[][3] = {
+        {1, 700, 300}, {700, 1, 300},  {1, 1, 5000},    {1, 5000, 7},   {3000, 1, 3}, {64, 300, 1700}, {300, 70, 1700},
+        {4300, 40, 9}, {33, 2300, 70}, {260, 520, 410}, {600, 600, 30}, {5, 3, 9000}, {1000, 300, 410}};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         for (int layout = 0; layout < 8; layout++)
             for (int t = 0; t < 2; t++) {

@@ -230,7 +230,7 @@ TEST(the_dispatch_log_tells_refusals_and_lowerings) {
 
 TEST(a_log_that_does_not_exist_is_an_error) {
     CHECK(!ct_set_log("weather"));
-    CHECK_ERROR(CT_ERR_VALUE, "set_log: there is no log named weather; there are: dispatch, capture");
+    CHECK_ERROR(CT_ERR_VALUE, "set_log: there is no log named weather; there are: dispatch, capture, replay");
     CHECK(ct_set_log(NULL) && ct_set_log(""));
 }
 

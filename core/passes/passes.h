@@ -98,6 +98,8 @@ bool ct__pass_fuse(ct_graph *graph); /* calls over the same elements become one,
 
 /* ---- Text ---- */
 
+void ct__record_log(const ct_graph *graph, int record,
+                    const char *before);   /* its line behind that text, and its steps */
 void ct__graph_log(const ct_graph *graph); /* a line for each record */
 
 #endif

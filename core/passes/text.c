@@ -69,7 +69,6 @@ static void write_call(text_line *line, const ct_graph *g, const ct_record *reco
 
 static void write_record(text_line *line, const ct_graph *g, int i) {
     const ct_record *record = &g->records[i];
-    line->used = 0;
     add(line, "%5d  ", i);
     switch (record->kind) {
     case CT__CALL: write_call(line, g, record, i); break;
@@ -119,12 +118,14 @@ static void log_steps(text_line *line, const ct_graph *g, const ct_record *recor
     }
 }
 
+void ct__record_log(const ct_graph *g, int i, const char *before) {
+    text_line line = {.used = 0};
+    add(&line, "%s", before);
+    write_record(&line, g, i);
+    ct__log_put(line.at);
+    if (g->records[i].kind == CT__CALL && g->records[i].call.op == &ct__op_fused) log_steps(&line, g, &g->records[i]);
+}
+
 void ct__graph_log(const ct_graph *g) {
-    text_line line;
-    for (int i = 0; i < g->n_records; i++) {
-        write_record(&line, g, i);
-        ct__log_put(line.at);
-        if (g->records[i].kind == CT__CALL && g->records[i].call.op == &ct__op_fused)
-            log_steps(&line, g, &g->records[i]);
-    }
+    for (int i = 0; i < g->n_records; i++) ct__record_log(g, i, "");
 }

@@ -62,11 +62,13 @@ static void pack_a_block(const run *r, char *dst, int64_t row, int64_t rows, int
                                  (size_t)((kernel->group - depth % kernel->group) * size));
     } else {
         const ct__matrix src = {element(&r->a, row, k0), r->a.type, r->a.row, r->a.col};
-        ct__gemm_isa->pack_a(kernel, &src, dst, p->a_ld, p->a_by_k, rows, depth);
+        ct__gemm_isa->pack_a(kernel, &src, dst, p->a_ld, p->a_panel_bytes, rows, depth);
     }
     if (!p->flip_a) return;
     const int64_t padded = ct__round_up(depth, kernel->group);
-    if (p->a_by_k) ct__gemm_isa->flip(dst, p->a_ld * (padded / kernel->group));
+    if (p->a_by_k)
+        for (int64_t i = 0; i < rows; i += p->tile_rows, dst += p->a_panel_bytes)
+            ct__gemm_isa->flip(dst, p->a_ld * (padded / kernel->group));
     else
         for (int64_t i = 0; i < rows; i++) ct__gemm_isa->flip(dst + i * p->a_ld, padded);
 }
@@ -305,6 +307,7 @@ static void compute_chunk(void *ctx, int64_t chunk, int worker) {
     if (!p->c_direct && !p->sums) private_a += p->tile_rows * panel_ld * acc;
     char *private_b = private_a + (p->a_feed == CT__FEED_PRIVATE ? p->a_block_bytes : 0);
     const int64_t sums_ld = ct__round_up(ct__min(p->n, p->stage_cols), width);
+    const bool panels = p->a_by_k && p->a_feed != CT__FEED_DIRECT;
     if (kernel->enter) kernel->enter();
 
     for (int64_t k0 = r->k0;; k0 += p->depth) {
@@ -347,15 +350,19 @@ static void compute_chunk(void *ctx, int64_t chunk, int worker) {
                     ld = panel_ld;
                     out = c_panel;
                 }
-                t.a = a + (i - i0) * t.a_row;
+                t.a = a + (panels ? (i - i0) / p->tile_rows * p->a_panel_bytes : (i - i0) * t.a_row);
                 t.c = out;
                 t.c_row = ld * acc;
-                next_block next_a = {.at = a + (i - i0 + rows) * t.a_row,
-                                     .row_bytes = t.a_row,
-                                     .rows = ahead ? ct__min(p->tile_rows, i1 - i - rows) : 0,
-                                     .lines = ct__ceil_div(depth * size, 64),
+                /* the rows of the next panel, or its lines where it is k-major */
+                next_block next_a = {.at =
+                                         panels ? (const char *)t.a + p->a_panel_bytes : a + (i - i0 + rows) * t.a_row,
+                                     .row_bytes = panels ? 64 : t.a_row,
+                                     .rows = panels && i + rows < i1 ? ct__ceil_div(t.k * t.a_step, 64)
+                                             : ahead                 ? ct__min(p->tile_rows, i1 - i - rows)
+                                                                     : 0,
+                                     .lines = panels ? 1 : ct__ceil_div(depth * size, 64),
                                      .slowly = kernel->prefetches && t.k >= LONG_SUM && !next.lines && !b.copy};
-                if (!next_a.slowly) prefetch_rows(next_a.at, t.a_row, next_a.rows, depth * size);
+                if (!next_a.slowly && !panels) prefetch_rows(next_a.at, t.a_row, next_a.rows, depth * size);
                 if (r->ahead[0].lines | r->ahead[1].lines) prefetch_next(r);
                 if (b.copy) multiply_and_copy(r, &t, &b, rows, cols, j, k0, depth);
                 else multiply_row_panel(p, &t, &b, rows, cols, next_a.slowly ? &next_a : &next);

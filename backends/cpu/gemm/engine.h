@@ -106,8 +106,9 @@ typedef struct ct_gemm_isa {
     /* Panels, one after another: columns [0, cols) and rows [0, depth) of src, as pack_b in gemm.h
      * says. */
     void (*pack_b)(const ct__kernel *k, const ct__matrix *src, void *dst, int64_t depth, int64_t cols);
-    /* Row-major copy, or k-major when by_k: dst[(p / group) * ld + i * group + p % group]. */
-    void (*pack_a)(const ct__kernel *k, const ct__matrix *src, void *dst, int64_t ld, bool by_k, int64_t rows,
+    /* Row-major copy, or, where `panel` is not 0, panels of ld / group rows that are so many bytes apart, k-major in each: row i of a
+     * panel at [(p / group) * ld + i * group + p % group]. */
+    void (*pack_a)(const ct__kernel *k, const ct__matrix *src, void *dst, int64_t ld, int64_t panel, int64_t rows,
                    int64_t depth);
     /* For unsigned_a kernels: flips the sign bit of packed A; -128 * column sums of a panel. */
     void (*flip)(void *packed, int64_t bytes);

@@ -190,12 +190,61 @@ static void rows_from_columns(const ct__kernel *k, const char *src, int64_t src_
     }
 }
 
-void CT_ISA_FN(ct__gemm_pack_a)(const ct__kernel *k, const ct__matrix *src, void *dst, int64_t ld, bool by_k,
+/* `rows` elements side by side, high of them to a panel; the panels are `panel` bytes apart. */
+static inline void spread_row(const ct__kernel *k, char *dst, int64_t panel, int64_t high, const char *src,
+                              const ct__matrix *from, int64_t rows) {
+#if CT_ISA_LEVEL == 2
+    if (from->type == k->packed && from->row == 1 && ct__type_size(k->packed) == 4 && high <= 16) { /* a vector each */
+        const __mmask16 whole = (__mmask16)(0xffffu >> (16 - high)), rest = (__mmask16)((1u << rows % high) - 1);
+        for (; rows >= high; rows -= high, src += 4 * high, dst += panel)
+            _mm512_mask_storeu_epi32(dst, whole, _mm512_maskz_loadu_epi32(whole, src));
+        if (rows) _mm512_mask_storeu_epi32(dst, rest, _mm512_maskz_loadu_epi32(rest, src));
+        return;
+    }
+#endif
+    const int64_t step = high * from->row * ct__type_size(from->type);
+    for (; rows > 0; rows -= high, src += step, dst += panel)
+        fetch(dst, k->packed, src, from->type, from->row, ct__min(high, rows));
+}
+
+/* Panels of A one after the other, in each of them all rows of a k group side by side: what tiles of ld / group rows read. */
+static void pack_by_k(const ct__kernel *k, const ct__matrix *src, char *d, int64_t ld, int64_t panel, int64_t rows,
+                      int64_t depth) {
+    const int64_t from = ct__type_size(src->type), to = ct__type_size(k->packed), group = k->group, high = ld / group;
+    const char *s = (const char *)src->data;
+    if (group == 1) {
+        const int64_t ahead =
+            src->row == 1 ? 24 : depth; /* short runs far apart: the hardware does not see them coming */
+        for (int64_t p = 0; p < depth; p++) {
+            if (p + ahead < depth) prefetch_lines(s + (p + ahead) * src->col * from, rows * from);
+            spread_row(k, d + p * ld * to, panel, high, s + p * src->col * from, src, rows);
+        }
+        return;
+    }
+    char buffer[4 * 4 * CHUNK];
+    for (int64_t p = 0; p < depth; p += group, d += ld * to) {
+        const int64_t have = ct__min(group, depth - p);
+        const char *at = s + p * src->col * from;
+        for (int64_t i = 0; i < rows; i += high) {
+            const int64_t count = ct__min(high, rows - i);
+            char *out = d + i / high * panel;
+            if (same_bits(src->type, k->packed)) {
+                interleave(out, at + i * from, src->col * from, have, group, count, to);
+                continue;
+            }
+            for (int64_t q = 0; q < have; q++)
+                convert_in(buffer + q * CHUNK * to, k->packed, at + (q * src->col + i) * from, src->type, count);
+            interleave(out, buffer, CHUNK * to, have, group, count, to);
+        }
+    }
+}
+
+void CT_ISA_FN(ct__gemm_pack_a)(const ct__kernel *k, const ct__matrix *src, void *dst, int64_t ld, int64_t panel,
                                 int64_t rows, int64_t depth) {
     const int64_t from = ct__type_size(src->type), to = ct__type_size(k->packed), group = k->group;
     const char *s = (const char *)src->data;
     char *d = (char *)dst;
-    if (!by_k) {
+    if (!panel) {
         const int64_t padded = ct__round_up(depth, group);
 #if CT_ISA_LEVEL == 2
         if (src->col == 1 && same_bits(src->type, k->packed) && depth > 0 && padded * to <= 64) { /* a vector each */
@@ -221,39 +270,7 @@ void CT_ISA_FN(ct__gemm_pack_a)(const ct__kernel *k, const ct__matrix *src, void
         }
         return;
     }
-    if (group == 1 && src->col == 1 && src->type == k->packed && to == 2) {
-        ct__kernel pairs = *k;
-        pairs.group = 2;
-        rows_from_columns(&pairs, s, src->row * from, d, ld * to, depth, rows - rows % 2);
-        if (rows % 2)
-            for (int64_t p = 0; p < depth; p++)
-                memcpy(d + (p * ld + rows - 1) * to, s + ((rows - 1) * src->row + p) * from, 2);
-        return;
-    }
-    if (group == 1) {
-        const int64_t ahead =
-            src->row == 1 ? 24 : depth; /* short runs far apart: the hardware does not see them coming */
-        for (int64_t p = 0; p < depth; p++) {
-            if (p + ahead < depth) prefetch_lines(s + (p + ahead) * src->col * from, rows * from);
-            fetch(d + p * ld * to, k->packed, s + p * src->col * from, src->type, src->row, rows);
-        }
-        return;
-    }
-    char buffer[4 * 4 * CHUNK];
-    for (int64_t p = 0; p < depth; p += group, d += ld * to) {
-        const int64_t have = ct__min(group, depth - p);
-        const char *at = s + p * src->col * from;
-        if (same_bits(src->type, k->packed)) {
-            interleave(d, at, src->col * from, have, group, rows, to);
-            continue;
-        }
-        for (int64_t i = 0; i < rows; i += CHUNK) {
-            const int64_t count = ct__min(CHUNK, rows - i);
-            for (int64_t q = 0; q < have; q++)
-                convert_in(buffer + q * CHUNK * to, k->packed, at + (q * src->col + i) * from, src->type, count);
-            interleave(d + i * group * to, buffer, CHUNK * to, have, group, count, to);
-        }
-    }
+    pack_by_k(k, src, d, ld, panel, rows, depth);
 }
 
 void CT_ISA_FN(ct__gemm_flip)(void *packed, int64_t bytes) {

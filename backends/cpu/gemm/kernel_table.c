@@ -26,7 +26,7 @@ extern const ct__kernel CT_ISA_FN(ct__gemm_bf16), CT_ISA_FN(ct__gemm_i8);
 #endif
 
 void SHARED(ct__gemm_pack_b)(const ct__kernel *, const ct__matrix *, void *, int64_t, int64_t);
-void SHARED(ct__gemm_pack_a)(const ct__kernel *, const ct__matrix *, void *, int64_t, bool, int64_t, int64_t);
+void SHARED(ct__gemm_pack_a)(const ct__kernel *, const ct__matrix *, void *, int64_t, int64_t, int64_t, int64_t);
 void SHARED(ct__gemm_flip)(void *, int64_t);
 void SHARED(ct__gemm_offsets)(const ct__kernel *, const void *, int64_t, int32_t *);
 void SHARED(ct__gemm_finish)(const ct__finish *, void *, int64_t, int64_t, int64_t, int64_t, int64_t);

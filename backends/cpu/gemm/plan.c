@@ -192,7 +192,13 @@ static void cut(ct__plan *p) {
 
 static void choose_feeds(ct__plan *p) {
     const ct__kernel *kernel = p->kernel;
-    const bool small_m = p->m <= kernel->block_rows, small_n = p->n <= kernel->block_cols;
+    p->a_by_k = !kernel->block && !p->g->pack_a && p->a.row == 1 && p->a.col != 1;
+    /* Enough columns for all threads: each packs its share of B while its first row panel computes, for all rows, rather than to L3 and back. */
+    const bool wide = b_copyable(p) && !kernel->block && p->n >= 6 * ct__threads() * ct__panel_width(kernel);
+    const bool small_m = p->m <= kernel->block_rows || wide;
+    /* A high A that is packed anyway, for few blocks of columns: from memory into the cache of its worker, rather than to L3 and back. */
+    const bool small_n =
+        p->n <= kernel->block_cols || (p->a_by_k && p->m >= 8 * kernel->block_rows && p->n <= 4 * kernel->block_cols);
     p->a_feed = a_readable(p) ? CT__FEED_DIRECT : (small_n ? CT__FEED_PRIVATE : CT__FEED_STAGED);
     p->b_feed = p->g->packed_b  ? CT__FEED_PACKED
                 : b_readable(p) ? CT__FEED_DIRECT
@@ -204,7 +210,6 @@ static void choose_feeds(ct__plan *p) {
         if (p->m < p->n) p->a_feed = CT__FEED_STAGED;
         else p->b_feed = CT__FEED_STAGED;
     }
-    p->a_by_k = !kernel->block && !p->g->pack_a && p->a.row == 1 && p->a.col != 1;
 }
 
 static void choose_depth(ct__plan *p) {
@@ -230,13 +235,12 @@ static void measure(ct__plan *p) {
     p->private_depth = ct__min(ct__round_up(p->k, kernel->group), p->depth);
     const bool staged_a = p->a_feed == CT__FEED_STAGED, staged_b = p->b_feed == CT__FEED_STAGED;
 
-    /* A line more than the depth: rows of packed A then start on different cache sets. */
+    /* An odd number of lines, more than the depth: rows of packed A then start on different cache sets. */
     const int64_t a_depth = staged_a ? deep : p->private_depth;
-    p->a_ld = p->a_by_k ? ct__round_up(p->chunk_rows * kernel->group, 64 / size)
-                        : ct__round_up(a_depth, 64 / size) + 64 / size;
-    p->a_block_bytes =
-        p->a_by_k ? p->a_ld * ct__ceil_div(a_depth, kernel->group) * size : p->a_ld * p->chunk_rows * size;
-    p->a_block_bytes = ct__round_up(p->a_block_bytes, 64);
+    p->a_ld = p->a_by_k ? p->tile_rows * kernel->group : ((ct__ceil_div(a_depth * size, 64) + 1) | 1) * (64 / size);
+    p->a_panel_bytes = p->a_by_k ? ct__round_up(p->a_ld * ct__ceil_div(a_depth, kernel->group) * size, 64) + 64 : 0;
+    p->a_block_bytes = p->a_by_k ? p->a_panel_bytes * ct__ceil_div(p->chunk_rows, p->tile_rows)
+                                 : ct__round_up(p->a_ld * p->chunk_rows * size, 64);
     p->a_bytes = staged_a ? p->a_block_bytes * ct__ceil_div(rows, p->chunk_rows) : 0;
     p->b_bytes = staged_b ? ct__panel_bytes(kernel, deep) * ct__ceil_div(cols, width) : 0;
     p->offsets_bytes = p->offset_b && staged_b ? ct__round_up(cols, width) * 4 : 0;

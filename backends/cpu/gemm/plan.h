@@ -25,7 +25,7 @@ typedef struct ct__plan {
     int64_t c_row, c_col;
 
     ct__feed a_feed, b_feed;
-    bool a_by_k;           /* packed A is k-major */
+    bool a_by_k;           /* packed A is k-major, in panels of tile_rows */
     bool flip_a, offset_b; /* i8 by i8 on an unsigned-by-signed kernel */
     bool c_direct;         /* tiles add into C itself */
     bool finish;           /* an epilogue or a store remains to be done */
@@ -45,7 +45,8 @@ typedef struct ct__plan {
 
     /* Scratch of one running product, in this order, and its size in bytes. */
     int64_t a_bytes, b_bytes, offsets_bytes, sums_bytes, worker_bytes, total_bytes;
-    int64_t a_ld; /* elements between rows (or k groups) of packed A */
+    int64_t a_ld;          /* elements between rows (or k groups) of packed A */
+    int64_t a_panel_bytes; /* from one row panel of packed A to the next, where it is k-major; otherwise 0 */
     int64_t a_block_bytes;
 } ct__plan;
 

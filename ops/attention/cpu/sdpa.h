@@ -112,7 +112,7 @@ static inline sdpa_rows sdpa_take(const ct__kernel *kernel, const ct_view *x, in
     const bool same = m.type == kernel->packed && ld == cols;
     if (same && (m.col == 1 || cols <= 1) && m.row >= 0 && m.row <= 2 * cols)
         return (sdpa_rows){(const char *)m.data, m.row * size};
-    if (n > 0 && cols > 0) ct__gemm_isa->pack_a(kernel, &m, buffer, ld, false, n, cols);
+    if (n > 0 && cols > 0) ct__gemm_isa->pack_a(kernel, &m, buffer, ld, 0, n, cols);
     return (sdpa_rows){(const char *)buffer, ld * size};
 }
 

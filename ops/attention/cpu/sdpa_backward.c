@@ -360,8 +360,8 @@ static void take_queries(const backward *w, const key_block *kb, query_block *qb
         const ct__matrix q = sdpa_matrix(s->q, b, h, i0), g = sdpa_matrix(w->g, b, h, i0);
         const ct__matrix columns[] = {{q.data, q.type, q.col, q.row}, {g.data, g.type, g.col, g.row}};
         const int64_t ld = transposed_ld(s) / 2;
-        if (w->dk) ct__gemm_isa->pack_a(s->inputs, &columns[0], t->q, ld, false, s->d, rows);
-        if (w->dv) ct__gemm_isa->pack_a(s->inputs, &columns[1], t->g, ld, false, s->dv, rows);
+        if (w->dk) ct__gemm_isa->pack_a(s->inputs, &columns[0], t->q, ld, 0, s->d, rows);
+        if (w->dv) ct__gemm_isa->pack_a(s->inputs, &columns[1], t->g, ld, 0, s->dv, rows);
     }
     if (!kb->first) return; /* a block that sees none of the first keys sees none of the range */
     const sdpa_rows y = sdpa_take(s->kernel, w->y, b, h, i0, rows, qb->ds);

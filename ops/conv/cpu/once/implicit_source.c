@@ -248,13 +248,13 @@ static void load_row(const ct__source *s, const char *from, char *to, int64_t be
             copy_row(dst + c * s->channel_bytes, from + c * s->strides.c * size, (end - begin) * size);
     } else if (s->last && s->strides.c == 1 && s->strides.s[2] == s->channels && s->padded == s->channels) {
         src.row = 0;
-        ct__gemm_isa->pack_a(kernel, &src, dst, 0, false, 1, (end - begin) * s->channels);
+        ct__gemm_isa->pack_a(kernel, &src, dst, 0, 0, 1, (end - begin) * s->channels);
     } else if (s->last && s->type == kernel->packed && s->channels < ct__min(8, s->padded) && s->strides.c == 1 &&
                ct__type_size(s->type) == 2) {
         copy_pixels(dst, s->padded, from, s->strides.s[2], end - begin, s->channels);
     } else {
         ct__gemm_isa->pack_a(kernel, &src, dst, s->last ? s->padded : s->channel_bytes / ct__type_size(kernel->packed),
-                             !s->last, end - begin, s->channels);
+                             s->last ? 0 : s->channel_bytes /* one panel has all columns */, end - begin, s->channels);
     }
 }
 
@@ -275,8 +275,7 @@ static void load_patches(const ct__source *s, const char *from, char *to, int64_
             if (inside) {
                 const ct__matrix src = {run, s->type, columns->step * pixel / HALF, 1};
                 const bool full = c == runs - 1 && runs * bytes == s->unit;
-                ct__gemm_isa->pack_a(full ? &single : s->kernel, &src, dst, s->unit / HALF, false, inside,
-                                     bytes / HALF);
+                ct__gemm_isa->pack_a(full ? &single : s->kernel, &src, dst, s->unit / HALF, 0, inside, bytes / HALF);
                 continue;
             }
             memset(dst, 0, (size_t)(s->unit - c * bytes));

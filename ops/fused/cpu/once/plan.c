@@ -14,6 +14,8 @@ enum {
     MOST = 4096,         /* which are a multiple of a vector's */
     STAGGER = 192,       /* bytes between buffers: at the same place of two pages, loads wait for stores */
     LONGEST_ROW = 16384, /* elements: longer ones would not stay in the caches */
+    AHEAD_STEPS = 4,     /* fewer are done before memory has answered */
+    AHEAD_BYTES = 4 * 1024 * 1024,   /* of all inputs: less stays in the caches of a core */
     STREAM_BYTES = 16 * 1024 * 1024, /* as for elementwise kernels: a result this large goes past the caches */
 };
 
@@ -327,6 +329,25 @@ static void place(tile_plan *p, tile_ref *ref) {
     if (ref->where == TILE_BUFFER) ref->at *= (int32_t)p->slot_bytes;
 }
 
+/* How many operands are read or written where they lie, and which of them are prefetched: inputs that do not stay in the caches, where there
+ * are steps enough to do so between them. */
+static int find_dense(const ct_call *call, const ct_fused *fused, tile_plan *p) {
+    int count = call->n_out;
+    int64_t bytes = 0;
+    p->n_ahead = 0;
+    for (int v = 0; v < fused->n_values; v++) {
+        const tile_value *value = &p->values[v];
+        if (value->source != TILE_DENSE || fused->values[v].count != fused->count) continue;
+        bytes += fused->count * value->raw.size;
+        count++;
+        if (p->n_ahead >= TILE_AHEAD) continue;
+        p->ahead[p->n_ahead].view = (int16_t)fused->values[v].input;
+        p->ahead[p->n_ahead++].size = value->raw.size;
+    }
+    if (fused->n_steps < AHEAD_STEPS || bytes < AHEAD_BYTES) p->n_ahead = 0;
+    return count;
+}
+
 static void measure(const ct_call *call, const ct_fused *fused, tile_plan *p, const slots *used) {
     const int widest = used->widest ? used->widest : 1;
     int cost = 0;
@@ -338,7 +359,8 @@ static void measure(const ct_call *call, const ct_fused *fused, tile_plan *p, co
         if (how->row) row = how->row(&fused->steps[s].call);
         if (how->chunk) rows = how->chunk(&fused->steps[s].call);
     }
-    int64_t tile = BUDGET / (widest * (used->most ? used->most : 1));
+    const int lines = used->most + find_dense(call, fused, p);
+    int64_t tile = BUDGET / (widest * (lines ? lines : 1));
     tile = tile < LEAST ? LEAST : tile > MOST ? MOST : tile;
     if (tile > fused->count) tile = fused->count;
     tile = row > 1 ? (tile > row ? tile / row : 1) * row : (tile + 63) / 64 * 64;

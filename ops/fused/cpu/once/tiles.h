@@ -44,6 +44,7 @@ typedef struct tile_step {
 
 /* Bytes that lie on stacks, of a worker and of what workers share; what is larger is scratch. */
 enum { TILE_STACK = 48 * 1024, TILE_SHARED_STACK = 4096 };
+enum { TILE_AHEAD = 16 };
 
 typedef struct tile_plan {
     bool ready;
@@ -51,7 +52,11 @@ typedef struct tile_plan {
     bool spreads; /* some buffers hold one value in all elements */
     bool begins;  /* some steps make small outputs, */
     bool ends;    /* or whole ones */
-    int n_slots;
+    int n_slots, n_ahead;
+    struct {
+        int16_t view;    /* of the call */
+        uint8_t size;    /* of an element */
+    } ahead[TILE_AHEAD]; /* inputs that are prefetched for the next tile */
     int64_t tile, chunk; /* elements */
     size_t slot_bytes, worker_bytes;
     size_t cell_bytes, step_bytes,
