@@ -31,13 +31,16 @@ if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
     set_source_files_properties(${ct_plain_sources} ${CT_GENERATED_ISA_SOURCES} PROPERTIES COMPILE_OPTIONS
         "$<$<NOT:$<CONFIG:Debug>>:-fno-peel-loops;-falign-loops=1;-falign-jumps=1;-falign-labels=1;-falign-functions=16>")
 else()
-    # Clang's -Os alone still copies loops into vectorized ones at the baseline. The generated kernels say themselves which loops are to
-    # be vectorized, and that takes less room where their rests may be loops as well.
+    # Clang's -Os still has vectorized copies of loops, which the baseline can do without; above it, it has none where they are wanted.
     set(ct_base "$<STREQUAL:$<TARGET_PROPERTY:NAME>,ct_cpu_base>")
-    set_source_files_properties(${ct_plain_sources} PROPERTIES COMPILE_OPTIONS
-        "$<$<NOT:$<CONFIG:Debug>>:$<IF:${ct_base},-Oz,-Os>>")
-    set_source_files_properties(${CT_GENERATED_ISA_SOURCES} PROPERTIES COMPILE_OPTIONS
+    set_source_files_properties(${ct_plain_sources} ${CT_GENERATED_ISA_SOURCES} PROPERTIES COMPILE_OPTIONS
         "$<$<AND:$<NOT:$<CONFIG:Debug>>,${ct_base}>:-Oz>")
+    # Loops that wait for memory are no slower where they are small.
+    set_property(SOURCE ops/index/cpu/scatter.c APPEND PROPERTY COMPILE_OPTIONS
+        "$<$<NOT:$<OR:$<CONFIG:Debug>,${ct_base}>>:-Os>")
+    # These want what -O3 does beyond -O2: choices that are the same for a whole loop outside of it.
+    set_property(SOURCE ops/sort/cpu/bins.c ops/reduce/cpu/arg.c ops/cast/cpu/cast.c ops/scan/cpu/scan.c
+        APPEND PROPERTY COMPILE_OPTIONS "$<$<NOT:$<OR:$<CONFIG:Debug>,${ct_base}>>:-O3>")
 endif()
 
 # Kernels that wait for memory, for one another or for branches: vectors of 512 bits bring them nothing, so that level has those of AVX2.
