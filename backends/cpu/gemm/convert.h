@@ -219,7 +219,7 @@ static __attribute__((noinline, unused)) void convert_rows(char *dst, int64_t ds
 
 /* n elements of `size` bytes, `stride` bytes apart, side by side; and back. */
 typedef uint16_t __attribute__((may_alias)) any16;
-typedef uint32_t __attribute__((may_alias)) any32;
+typedef uint32_t __attribute__((may_alias, aligned(1))) any32; /* also a group of halves or bytes, at any address */
 typedef uint64_t __attribute__((may_alias)) any64;
 
 #define STRIDED_LOOP(T, TO, TO_STRIDE, FROM, FROM_STRIDE)                         \
