@@ -33,7 +33,8 @@ int cli_info(int argc, char **argv) {
     if (cli_wants_help(argc, argv)) {
         printf("usage: cotangent info\n\nPrints the version, the level of vector instructions in use, the threads, and "
                "for\n"
-               "each backend whether it is there, or why not, with its devices: their memory, driver, libraries and features.\n"
+               "each backend whether it is there, or why not, with its devices: their memory, driver, libraries and "
+               "features.\n"
                "CT_ISA and CT_THREADS change the level and the threads.\n");
         return CLI_DONE;
     }

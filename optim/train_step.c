@@ -196,7 +196,7 @@ static bool run_captured(step_shape *s, ct_tensor *const *batch) {
     if (!copy_batch(s, batch)) return false;
     s->graph = ct_capture(run, s, flags);
     if (s->graph) return ct_memory_trim(s->in[0].device); /* what eager steps took lies unused from here on */
-    if (!s->loss) return false; /* the function itself has failed */
+    if (!s->loss) return false;                           /* the function itself has failed */
     snprintf(step->note, sizeof step->note, "%s", ct_error());
     ct_error_clear();
     step->eager = true;

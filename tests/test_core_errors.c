@@ -132,7 +132,9 @@ TEST(reading_functions_name_themselves) {
     CHECK_ERROR(CT_ERR_SHAPE, "dim: axis 2 is out of range for f32[2,3]");
     CHECK(ct_dim(x, -2) == 2);
     CHECK(ct_data(ct_t(x)) == NULL);
-    CHECK_ERROR(CT_ERR_SHAPE, "data: x is f32[3,2] with gaps or another order in memory; use ct_contiguous first, or ct_data_strided");
+    CHECK_ERROR(
+        CT_ERR_SHAPE,
+        "data: x is f32[3,2] with gaps or another order in memory; use ct_contiguous first, or ct_data_strided");
     CHECK(ct_ndim(NULL) == 0);
     CHECK_ERROR(CT_ERR_NULL, "ndim: argument x is NULL");
     CHECK(ct_numel(NULL) == 0);

@@ -104,7 +104,7 @@ TEST_LIMIT(batches_arrive_by_the_stream_of_the_loader, 120) {
     REQUIRE(here && there);
     int n = 0;
     for (int epoch = 0; epoch < 4; epoch++)
-        for (ct_batch a, b; ct_next(there, &b) & ct_next(here, &a); n++)
+        for (ct_batch a, b; (int)ct_next(there, &b) & (int)ct_next(here, &a); n++)
             ct_scope {
                 CHECK(ct_device_of(b.x).type == d.type && ct_device_of(b.y).type == d.type);
                 CHECK(harness_same_bits(a.x, ct_to(b.x, cpu)) && harness_same_bits(a.y, ct_to(b.y, cpu)));

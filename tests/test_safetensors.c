@@ -1,8 +1,8 @@
 /* safetensors: what others wrote is read and written again to the same bytes; what is wrong is refused in exact words. */
 #include <cotangent/io.h>
 
-#include "support/checksum.h"
 #include "io/safetensors.h"
+#include "support/checksum.h"
 #include "tests/files.h"
 
 #include <fcntl.h>

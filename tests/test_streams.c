@@ -184,7 +184,7 @@ static void batches_arrive(const char *mode, int threads) {
     ct_tensor *sums[2] = {ct_keep(ct_zeros(CT_DIMS(6))), ct_keep(ct_zeros(CT_DIMS(6), .device = d))};
     REQUIRE(here && there);
     for (int epoch = 0; epoch < 6; epoch++)
-        for (ct_batch a, b; ct_next(there, &b) & ct_next(here, &a);)
+        for (ct_batch a, b; (int)ct_next(there, &b) & (int)ct_next(here, &a);)
             ct_scope {
                 CHECK(a.n == b.n && ct_device_of(b.x).type == d.type && ct_device_of(b.y).type == d.type);
                 for (int i = 0; i < 2; i++) {

@@ -30,7 +30,7 @@ SIMD_INLINE vf64 ct_vf64_sign(vf64 x) {
 
 /* Output and input may be the same memory, but never shifted: no iteration depends on another. */
 #if defined(__clang__)
-#pragma clang diagnostic ignored "-Wpass-failed" /* where it cannot vectorise after all: integer division, powers */
+#pragma clang diagnostic ignored "-Wpass-failed"    /* where it cannot vectorise after all: integer division, powers */
 #if CT_ISA_LEVEL == 0 && defined(__OPTIMIZE_SIZE__) /* it would vectorise all the same */
 #define CT_IVDEP
 #else

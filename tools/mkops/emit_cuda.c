@@ -69,9 +69,10 @@ static void emit_kernel(text *t, const op_def *op, const element *e, walk w) {
     } else {
         const int attribute = attr_number(op, f->choice);
         for (int i = 0; i < f->n; i++) {
-            put(t, i < f->n - 1 ? "if (ct_is(a.attrs[%d], %d)) " : "", attribute, i);
+            const bool last = i == f->n - 1;
+            if (!last) put(t, "if (ct_is(a.attrs[%d], %d)) ", attribute, i);
             emit_loop(t, op, e, w, i);
-            put(t, i < f->n - 1 ? "    else " : "");
+            if (!last) put(t, "    else ");
         }
     }
     put(t, "}\n");

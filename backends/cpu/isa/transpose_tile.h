@@ -18,10 +18,10 @@ TILE_INLINE void OF(tile)(char *dst, int64_t dst_row, const char *src, int64_t s
     for (int64_t c = 0; c < whole_columns; c += EDGE)
         for (int64_t r = 0; r < whole_rows; r += EDGE)
             OF(lines)(dst + r * dst_row + c * SIZE, dst_row, src + c * src_row + r * SIZE, src_row, stream);
-    if (whole_columns < columns)
-        OF(rest)
-        (dst + whole_columns * SIZE, dst_row, src + whole_columns * src_row, src_row, whole_rows,
-         columns - whole_columns);
+    if (whole_columns < columns) {
+        const int64_t left = columns - whole_columns;
+        OF(rest)(dst + whole_columns * SIZE, dst_row, src + whole_columns * src_row, src_row, whole_rows, left);
+    }
     if (whole_rows < rows)
         OF(rest)(dst + whole_rows * dst_row, dst_row, src + whole_rows * SIZE, src_row, rows - whole_rows, columns);
 }

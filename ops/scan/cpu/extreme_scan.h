@@ -13,7 +13,8 @@ SIMD_INLINE void BY(extreme_scan)(const scan *s, const ct_bundle *b, bool greate
         for (int64_t j = 0; j < b->width; j++) {
             const OF(element) e = x[j * b->line[0]];
             const S v = OF(value)(e), m = OF(value)(best[j]);
-            const bool take = i == 0 || v != v || (m == m && (greatest ? v >= m : v <= m));
+            const bool is_nan = v != OF(value)(e), was_nan = m != OF(value)(best[j]);
+            const bool take = i == 0 || is_nan || (!was_nan && (greatest ? v >= m : v <= m));
             best[j] = take ? e : best[j];
             place[j] = take ? i : place[j];
             if (b->at[1]) y[j * b->line[1]] = best[j];
