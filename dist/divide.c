@@ -9,32 +9,40 @@
 
 /* ---- Dividing ---- */
 
-/* Each is replaced by this rank's part of it, under its own name. */
-static bool cut_layer(ct_module *layer, ct_dist_group *group) {
-    static const struct {
-        const char *name, *type;
-        ct_module *(*cut)(ct_module *whole, ct_dist_group *group);
-    } children[] = {{"self_attn", "multi_head_attention", ct__cut_heads},
+static const struct {
+    const char *name, *type;
+    ct_module *(*cut)(ct_module *whole, ct_dist_group *group);
+} cut_children[] = {{"self_attn", "multi_head_attention", ct__cut_heads},
                     {"linear1", "linear", ct__cut_columns},
                     {"linear2", "linear", ct__cut_rows}};
-    for (size_t i = 0; i < sizeof children / sizeof *children; i++) {
-        ct_module *child = ct_module_find_child(layer, children[i].name);
-        const char *is = child ? ct_module_type(child)->name : "missing";
-        if (strcmp(is, children[i].type) != 0)
-            return ct_fail(CT_ERR_VALUE, "dist_divide", "%s of a layer is %s%s; a %s is expected%s", children[i].name,
-                           child ? "a " : "", is, children[i].type, child ? ": a network is divided once" : "");
-        ct_module *part = children[i].cut(child, group);
-        if (!part || !ct_module_replace(layer, children[i].name, part)) return false;
+enum { CUT_CHILDREN = sizeof cut_children / sizeof *cut_children };
+
+/* Before anything is changed. */
+static bool can_divide(ct_module *layers, bool cut) {
+    for (int i = 0; i < ct_module_child_count(layers); i++) {
+        const ct_module *layer = ct_module_child(layers, i);
+        if (strcmp(ct_module_type(layer)->name, "transformer_encoder_layer") != 0)
+            return ct_fail(CT_ERR_VALUE, "dist_divide", "layer %d is a %s; transformer_encoder_layer is expected", i,
+                           ct_module_type(layer)->name);
+        for (int k = 0; k < CUT_CHILDREN && cut; k++) {
+            const ct_module *child = ct_module_find_child(layer, cut_children[k].name);
+            const char *is = child ? ct_module_type(child)->name : "missing";
+            if (strcmp(is, cut_children[k].type) != 0)
+                return ct_fail(CT_ERR_VALUE, "dist_divide", "%s of layer %d is %s%s; a %s is expected%s",
+                               cut_children[k].name, i, child ? "a " : "", is, cut_children[k].type,
+                               child ? ": a network is divided once" : "");
+        }
     }
     return true;
 }
 
-static bool divide_layer(ct_module *layers, int i, const ct_dist_divide_options *o) {
+static bool divide_layer(ct_module *layers, int i, bool cut, const ct_dist_divide_options *o) {
     ct_module *layer = ct_module_child(layers, i);
-    if (strcmp(ct_module_type(layer)->name, "transformer_encoder_layer") != 0)
-        return ct_fail(CT_ERR_VALUE, "dist_divide", "layer %d is a %s; transformer_encoder_layer is expected", i,
-                       ct_module_type(layer)->name);
-    if (o->tensor && ct_dist_group_size(o->tensor) > 1 && !cut_layer(layer, o->tensor)) return false;
+    for (int k = 0; k < CUT_CHILDREN && cut; k++) { /* each is replaced by this rank's part, under its own name */
+        const char *name = cut_children[k].name;
+        ct_module *part = cut_children[k].cut(ct_module_find_child(layer, name), o->tensor);
+        if (!part || !ct_module_replace(layer, name, part)) return false;
+    }
     if (o->stage < 2) return true;
     char name[24]; /* the child that is replaced is freed, and with it what it is called */
     snprintf(name, sizeof name, "%.23s", ct_module_child_name(layers, i));
@@ -82,8 +90,8 @@ bool ct_dist_divide_p(ct_module *net, const ct_dist_divide_options *options) {
         return ct_fail(CT_ERR_VALUE, "dist_divide", "a %s has no \"layers\"; ct_nn_gpt and ct_nn_vit have",
                        ct_module_type(net)->name);
     bool fine = ct__group(o.data, "dist_divide") && (!cut || o.stage == 0 || fit_together(o.tensor, o.data)) &&
-                begin_alike(net, &o);
-    for (int i = 0; fine && i < ct_module_child_count(layers); i++) fine = divide_layer(layers, i, &o);
+                can_divide(layers, cut) && begin_alike(net, &o);
+    for (int i = 0; fine && i < ct_module_child_count(layers); i++) fine = divide_layer(layers, i, cut, &o);
     return fine && (o.stage != 1 || ct__divide_learning(net, o.data));
 }
 

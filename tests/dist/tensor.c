@@ -95,8 +95,11 @@ static void groups_that_do_not_fit(void) {
         CHECK(
             refused(ct_dist_divide(net, .tensor = pair, .data = pair, .stage = 1), "data has to be the group of the"));
         CHECK(ct_dist_divide(net, .tensor = pair));
+        ct_tensor *text = ct_arange(0, 4, 1, .dtype = CT_I64),
+                  *before = ct_forward(net, ct_reshape(text, CT_DIMS(1, 4)));
         CHECK(refused(ct_dist_divide(net, .tensor = pair),
                       "a multi_head_attention is expected: a network is divided once"));
+        CHECK(distance(before, ct_forward(net, ct_reshape(text, CT_DIMS(1, 4)))) == 0); /* and stays as it was */
     }
     ct_module_free(net);
     if (size > 2) { /* who would write which of the copies? */
