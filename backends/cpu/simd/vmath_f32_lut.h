@@ -156,7 +156,7 @@ static const float simd_ndtr_lut[7][32] __attribute__((aligned(64))) = {
      -0x1.5c7728p-11f, -0x1.fb22bp-11f, -0x1.2601dcp-10f, -0x1.2f705cp-10f, -0x1.224b56p-10f,
      -0x1.0683acp-10f, -0x1.c5c38ep-11f, -0x1.796408p-11f, -0x1.2f6ee6p-11f, -0x1.d93e5p-12f,
      -0x1.66c88ep-12f, -0x1.08ed12p-12f},
-    {0x1.cp-144f, 0x1.0b3004p-10f, 0x1.f9a5eep-10f, 0x1.594d82p-9f, 0x1.92431p-9f, 0x1.a39a7ep-9f,
+    {0x0p0f, 0x1.0b3004p-10f, 0x1.f9a5eep-10f, 0x1.594d82p-9f, 0x1.92431p-9f, 0x1.a39a7ep-9f,
      0x1.8e33bep-9f, 0x1.577412p-9f, 0x1.083064p-9f, 0x1.565fd6p-10f, 0x1.2e3714p-11f,
      -0x1.982468p-14f, -0x1.58335cp-11f, -0x1.171b24p-10f, -0x1.57095ap-10f, -0x1.6dd6f4p-10f,
      -0x1.61a0fcp-10f, -0x1.3b1656p-10f, -0x1.03da28p-10f, -0x1.8a4056p-11f, -0x1.0d54e8p-11f,
