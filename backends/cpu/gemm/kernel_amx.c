@@ -170,7 +170,7 @@ const ct__kernel CT_ISA_FN(ct__gemm_bf16) = {
     .acc = CT_GEMM_F32,
     .depth = 1024,
     .block_cols = 256,
-    .block_rows = 32,
+    .block_rows = 64, /* two blocks: B comes from L2 for the second */
     .stage_bytes = 8 << 20,
     .stage_cols = 2048,
 };
@@ -190,7 +190,7 @@ const ct__kernel CT_ISA_FN(ct__gemm_i8) = {
     .unsigned_a = true,
     .depth = 2048,
     .block_cols = 256,
-    .block_rows = 32,
+    .block_rows = 64, /* two blocks: B comes from L2 for the second */
     .stage_bytes = 8 << 20,
     .stage_cols = 2048,
 };

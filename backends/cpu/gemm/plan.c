@@ -157,12 +157,18 @@ static bool joinable(const ct__plan *p) {
     return true;
 }
 
+enum { LARGE_L2 = 2 << 20 }; /* twice what the sizes of the kernels are for */
+
 /* Chunks small enough that a dozen threads have something to do, large enough to be worth it. */
 static void cut(ct__plan *p) {
     const ct__kernel *kernel = p->kernel;
     const int64_t width = ct__panel_width(kernel);
     const int64_t most_rows = ct__min(p->m, p->stage_rows), most_cols = ct__min(p->n, p->stage_cols);
-    p->block_cols = ct__min(ct__round_up(p->n, width), ct__round_up(kernel->block_cols, width));
+    /* A is read again for every block of columns, from L3 where it is large: a larger L2 holds more columns. Not of an A that is
+     * packed across its rows, whose panels take their part of it. */
+    const ct_caches *caches = ct__caches();
+    const bool roomy = caches->l2_ways * caches->l2_way >= LARGE_L2 && !p->a_by_k && !kernel->block;
+    p->block_cols = ct__min(ct__round_up(p->n, width), ct__round_up((roomy ? 2 : 1) * kernel->block_cols, width));
     const bool private_a = p->a_feed == CT__FEED_PRIVATE;
     const bool private_b = p->b_feed == CT__FEED_PRIVATE || p->b_feed == CT__FEED_COPIED;
     p->chunk_rows = private_b ? most_rows : ct__min(most_rows, ct__round_up(kernel->block_rows, p->tile_rows));
