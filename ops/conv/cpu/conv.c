@@ -2,6 +2,7 @@
  * folders beside this file. */
 #include "backends/cpu/activate.h"
 #include "backends/cpu/kernel.h"
+#include "ops/conv/cpu/gathered.h"
 #include "ops/conv/cpu/grouped/grouped_special.h"
 #include "ops/conv/cpu/implicit.h"
 #include "ops/conv/cpu/kernels.h"
@@ -75,10 +76,32 @@ static bool pointwise_run(const ct_call *call, ct_stream *stream) {
 #define POINTWISE \
     { "pointwise_gemm", pointwise_can, pointwise_scratch, pointwise_run }
 
+static const char *gathered_can(const ct_call *call) {
+    ct_conv_problem p;
+    ct__conv_problem(call, &p);
+    return empty(&p) ? "there is nothing to multiply" : ct__conv_gathered_can(&p);
+}
+
+static size_t gathered_scratch(const ct_call *call) {
+    ct_conv_problem p;
+    ct__conv_problem(call, &p);
+    return ct__conv_gathered_scratch(&p, CT_ISA_FN(ct__activation)(p.dtype, p.activation));
+}
+
+static bool gathered_run(const ct_call *call, ct_stream *stream) {
+    (void)stream;
+    ct_conv_problem p;
+    ct__conv_problem(call, &p);
+    return ct__conv_gathered(&p, CT_ISA_FN(ct__activation)(p.dtype, p.activation), ct__scratch(call));
+}
+
+#define GATHERED \
+    { "gathered_gemm", gathered_can, gathered_scratch, gathered_run }
+
 CT_KERNELS(conv_conv) = {
-    CT_CANDIDATES(conv, CONV_SMALL, CONV_SPECIAL, POINTWISE, IMPLICIT, CONV_DIRECT),
-    CT_CANDIDATES(conv_fused, CONV_SPECIAL, POINTWISE, IMPLICIT, CONV_DIRECT),
-    CT_CANDIDATES(conv_input_grad, CONV_SPECIAL, POINTWISE, IMPLICIT, CONV_DIRECT),
-    CT_CANDIDATES(conv_weight_grad, CONV_SPECIAL, IMPLICIT, CONV_DIRECT),
+    CT_CANDIDATES(conv, CONV_SMALL, CONV_SPECIAL, POINTWISE, GATHERED, IMPLICIT, CONV_DIRECT),
+    CT_CANDIDATES(conv_fused, CONV_SPECIAL, POINTWISE, GATHERED, IMPLICIT, CONV_DIRECT),
+    CT_CANDIDATES(conv_input_grad, CONV_SPECIAL, POINTWISE, GATHERED, IMPLICIT, CONV_DIRECT),
+    CT_CANDIDATES(conv_weight_grad, CONV_SPECIAL, GATHERED, IMPLICIT, CONV_DIRECT),
     {0},
 };

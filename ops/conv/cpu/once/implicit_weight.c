@@ -1,8 +1,7 @@
 /* The weight gradient on the register tiles: rows of a tile are (tap, input channel), columns output channels, the sum goes
  * over the pixels of a block. Blocks are dealt to a fixed number of parts, each with sums of its own, which are added in
  * order at the end. The bias gradient is summed from the packed cotangent on its way. Half types
- * compute in f32, or by pairs of outputs where the kernel has products of pairs; kernels in matrix registers want the outputs of
- * a row side by side, which are gathered into patches for them, a tile's rows at a time. */
+ * compute in f32, or by pairs of outputs where the kernel has products of pairs. */
 #include <string.h>
 
 #include "core/threads.h"
@@ -23,43 +22,23 @@ typedef struct pass {
     ct__sweep sweep; /* what the rows of a tile are */
     int64_t outs;    /* output channels of a group */
     int64_t panels, panel_groups, per_group;
-    int64_t blocks, parts; /* of one group */
-    int64_t weights, ld;   /* rows and row length of the sums of a part */
-    bool patches;
-    ct__kernel halves;               /* how the copy of the source lies for patches: planes of elements, no pairs */
-    int64_t patch_row;               /* bytes from row to row of a patch */
+    int64_t blocks, parts;           /* of one group */
+    int64_t weights, ld;             /* rows and row length of the sums of a part */
     bool borrowed;                   /* the cotangent is read where it lies: its channels are side by side already */
     int64_t line_bytes, pixel_bytes; /* of a line of the cotangent, packed or not */
     int64_t part_bytes, worker_bytes, packed_bytes;
     char *sums, *biases, *workers; /* [group][part][weights][ld], [group][part][ld] */
 } pass;
 
-/* Halves are multiplied as such where the kernel takes pairs of outputs, and a line has no odd one. */
+/* Halves are multiplied as such where tiles take pairs of outputs, and a line has no odd one. */
 static void pair_outputs(pass *s, ct_gemm_type type) {
     ct__source *from = &s->source;
     const ct__kernel *kernel = ct__gemm_kernel(type, type, type);
     const bool lies = from->last ? from->strides.c == 1 : from->strides.s[2] == 1;
-    if (kernel->group != 2 || !lies || from->segment % 2 || from->axis[2].positions % 2) return;
+    if (kernel->group != 2 || kernel->block || !lies || from->segment % 2 || from->axis[2].positions % 2) return;
     from->pairs = true;
     s->kernel = kernel;
 }
-
-/* Whether there is a kernel in matrix registers for it, which then takes the place of the others. */
-static bool patch_outputs(pass *s, ct_gemm_type type) {
-    const ct_window *window = &s->p->geometry.window;
-    const ct__kernel *kernel =
-        ct__gemm_larger_kernel(ct__gemm_kernel(type, type, type), s->source.channels * ct__window_taps(window), s->outs,
-                               s->p->geometry.batch * ct__window_pixels_out(window));
-    if (!kernel->block || kernel->packed != type) return false;
-    s->kernel = kernel;
-    s->halves = *kernel;
-    s->halves.group = 1;
-    s->source.kernel = &s->halves;
-    return true;
-}
-
-/* Outputs of a line in a patch: whole groups. */
-static int64_t patch_line(const pass *s, int64_t outputs) { return ct__round_up(outputs, s->kernel->group); }
 
 /* Everything but the data. Returns the scratch that is needed after the tables. */
 static int64_t plan(pass *s, const ct_conv_problem *p, int64_t *tables) {
@@ -82,17 +61,14 @@ static int64_t plan(pass *s, const ct_conv_problem *p, int64_t *tables) {
             t->step = 1;
         }
     }
-    s->patches = patch_outputs(s, type);
-    from->last = !s->patches && ct__source_channels_last(from);
+    from->last = ct__source_channels_last(from);
     const ct__taps *columns = &from->axis[2];
     /* With a stride half of what a row of a tile fetches is not looked at: fewer pixels then, to stay in the first cache. */
-    const int64_t pixels = s->patches ? BLOCK_PIXELS
-                           : from->last || columns->step == 1 || from->channels < s->kernel->rows
-                               ? 0
-                               : BLOCK_PIXELS / columns->step;
+    const int64_t pixels =
+        from->last || columns->step == 1 || from->channels < s->kernel->rows ? 0 : BLOCK_PIXELS / columns->step;
     from->along_pixels = true;
     ct__source_cut(from, BLOCK_BYTES, g->batch, PARTS, pixels);
-    if (!s->patches) pair_outputs(s, type);
+    pair_outputs(s, type);
     s->sweep = from->last && g->channels_last && columns->spacing == 1       ? OVER_ROW_CHANNELS
                : !from->last && from->channels < ct__min(columns->count, 14) ? OVER_TAPS
                                                                              : OVER_CHANNELS;
@@ -112,15 +88,8 @@ static int64_t plan(pass *s, const ct_conv_problem *p, int64_t *tables) {
     s->pixel_bytes = s->borrowed ? pixel : width * acc; /* or of a pair of them */
     s->line_bytes = s->borrowed ? g->y.s[1] * acc : from->segment * width * acc / s->kernel->group;
     s->packed_bytes = s->borrowed ? 0 : ct__round_up(from->lines * s->line_bytes, 64);
-    if (s->patches) {
-        const int64_t depth = from->lines * patch_line(s, from->segment);
-        s->patch_row = ct__round_up(depth * 2, 64) + 64; /* rows start on different sets of the cache */
-        s->packed_bytes = ct__round_up(depth * width * 2, 64);
-    }
     const int64_t runs = ct__round_up(from->lines * (int64_t)sizeof(ct__run), 64);
-    s->worker_bytes = 64 + from->bytes;
-    if (s->patches) s->worker_bytes += s->per_group * s->packed_bytes + s->kernel->rows * s->patch_row;
-    else s->worker_bytes += s->packed_bytes + runs;
+    s->worker_bytes = 64 + from->bytes + s->packed_bytes + runs;
     return g->groups * s->parts * (s->part_bytes + s->ld * acc) + 64 + s->worker_bytes * ct__threads();
 }
 
@@ -182,7 +151,7 @@ static const char *pack_panel(const pass *s, const place *at, char *packed, int6
         const int64_t from = at->n * y->n + (at->group * s->outs + panel * width) * y->c + at->d * y->s[0] +
                              (at->h + line) * y->s[1] + at->w * y->s[2];
         const ct__matrix src = {(const char *)p->y + from * size, s->source.type, y->s[2], y->c};
-        char *to = packed + line * (s->patches ? patch_line(s, at->outputs) * width * 2 : s->line_bytes);
+        char *to = packed + line * s->line_bytes;
         ct__gemm_isa->pack_b(s->kernel, &src, to, at->outputs, have);
         if (bias) add_line(s, bias, to, at->outputs, have);
     }
@@ -230,58 +199,6 @@ static void multiply_row(const pass *s, place *at, const ct__local *local, const
         }
 }
 
-/* What tap (d, h, w) sees of one channel for the outputs of the block. */
-static void gather_row(const pass *s, const place *at, const char *channel, int64_t d, int64_t h, int64_t w, char *to) {
-    const ct__source *from = &s->source;
-    const ct__taps *slices = &from->axis[0], *rows = &from->axis[1], *columns = &from->axis[2];
-    const int64_t slice = at->d * slices->step + slices->offset[d], depth = patch_line(s, at->outputs) * 2;
-    const bool inside = slice >= 0 && slice < slices->source;
-    channel += d * from->slice_bytes + (columns->offset[w] - columns->low) * from->unit;
-    for (int64_t line = 0; line < at->lines; line++, to += depth) {
-        const int64_t row = (at->h + line) * rows->step + rows->offset[h];
-        if (!inside || row < 0 || row >= rows->source) {
-            memset(to, 0, (size_t)depth);
-            continue;
-        }
-        const char *pixel = channel + (line * rows->step + rows->offset[h] - rows->low) * from->row_bytes;
-        if (columns->step * from->unit == 2) memcpy(to, pixel, (size_t)at->outputs * 2);
-        else
-            for (int64_t q = 0; q < at->outputs; q++) memcpy(to + 2 * q, pixel + q * columns->step * from->unit, 2);
-        if (at->outputs * 2 < depth) memset(to + at->outputs * 2, 0, 2);
-    }
-}
-
-/* The products of a block from patches: some rows of the weight at a time, against all panels of the share. */
-static void add_patches(const pass *s, place *at, const ct__local *local, const char *packed, char *sums, int64_t share,
-                        bool first) {
-    const ct__source *from = &s->source;
-    const ct__kernel *kernel = s->kernel;
-    const int64_t *window = s->p->geometry.window.kernel, taps = ct__window_taps(&s->p->geometry.window);
-    const int64_t width = ct__panel_width(kernel), acc = ct__type_size(kernel->acc),
-                  last = ct__min((share + 1) * s->per_group, s->panels);
-    char *patch = local->buffer + from->bytes + s->per_group * s->packed_bytes;
-    ct__tile t = {.a = patch, .a_row = s->patch_row, .a_step = kernel->group * 2, .accumulate = !first};
-    t.b_step = width * kernel->group * 2, t.c_row = s->ld * acc;
-    t.k = at->lines * patch_line(s, at->outputs) / kernel->group;
-    for (int64_t row = 0; row < s->weights; row += kernel->rows) {
-        t.rows = (int)ct__min(kernel->rows, s->weights - row);
-        for (int64_t i = 0; i < t.rows; i++) {
-            const bool by_taps = s->p->geometry.channels_last;
-            const int64_t tap = by_taps ? (row + i) / from->channels : (row + i) % taps,
-                          c = by_taps ? (row + i) % from->channels : (row + i) / taps;
-            gather_row(s, at, local->data + c * from->channel_bytes, tap / window[2] / window[1],
-                       tap / window[2] % window[1], tap % window[2], patch + i * s->patch_row);
-        }
-        for (int64_t panel = share * s->per_group; panel < last; panel++) {
-            t.b = packed + (panel - share * s->per_group) * s->packed_bytes;
-            t.c = sums + (row * s->ld + panel * width) * acc;
-            t.cols = (int)ct__min(width, s->outs - panel * width);
-            ct__ahead_tile(&at->ahead[at->ahead[0].slice >= at->ahead[0].slices], at->rate, kernel, &t);
-            kernel->block(&t);
-        }
-    }
-}
-
 static void add_block(const pass *s, place *at, ct__local *local, int64_t part, int64_t share, bool first) {
     const ct__source *from = &s->source;
     const ct__taps *slices = &from->axis[0];
@@ -296,8 +213,7 @@ static void add_block(const pass *s, place *at, ct__local *local, int64_t part, 
         char *bias = s->p->bias_grad ? biases + panel * width * acc : NULL;
         if (bias && first) memset(bias, 0, (size_t)(width * acc));
         const char *cotangent = pack_panel(s, at, packed, panel, bias);
-        if (s->patches) packed += s->packed_bytes;
-        if (!s->p->w || s->patches) continue;
+        if (!s->p->w) continue;
         for (int64_t td = 0; td < slices->count; td++) {
             const int64_t slice = at->d * slices->step + slices->offset[td];
             const bool outside = slice < 0 || slice >= slices->source;
@@ -309,7 +225,6 @@ static void add_block(const pass *s, place *at, ct__local *local, int64_t part, 
             at->lines = lines;
         }
     }
-    if (s->patches && s->p->w) add_patches(s, at, local, local->buffer + from->bytes, sums, share, first);
 }
 
 static place place_of(const pass *s, int64_t group, int64_t block) {
@@ -354,7 +269,6 @@ static void sum_part(void *ctx, int64_t chunk, int worker) {
                   group = chunk / s->panel_groups / s->parts;
     const int64_t begin = s->blocks * part / s->parts, end = s->blocks * (part + 1) / s->parts;
     ct__local *local = (ct__local *)(void *)(s->workers + worker * s->worker_bytes);
-    if (s->kernel->enter) s->kernel->enter();
     for (int64_t block = begin; block < end; block++) {
         place at = place_of(s, group, block);
         const place next = place_of(s, group, block + 1);
@@ -362,7 +276,6 @@ static void sum_part(void *ctx, int64_t chunk, int worker) {
         ct__source_load(&s->source, local, at.n, at.group, at.d, at.h, at.w);
         add_block(s, &at, local, part, share, block == begin);
     }
-    if (s->kernel->leave) s->kernel->leave();
 }
 
 /* ---- Adding the parts ---- */
