@@ -466,11 +466,13 @@ TEST(small_chunks_and_threads_give_the_same_bits) {
 
 /* Few tiles of many channels, and tiles for many groups: what many threads cut in another way than few. */
 TEST(many_threads_cut_channels_and_groups_and_give_the_same_bits) {
-    const ct_dims shapes[][2] = {{CT_DIMS(3, 200, 4, 4), CT_DIMS(330, 200, 3, 3)},   /* one tile each, many channels */
-                                 {CT_DIMS(8, 64, 28, 30), CT_DIMS(64, 64, 3, 3)},    /* 448 tiles */
-                                 {CT_DIMS(3, 72, 57, 57), CT_DIMS(40, 72, 3, 3)},    /* rows of 15 tiles */
-                                 {CT_DIMS(2, 1024, 4, 4), CT_DIMS(32, 1024, 3, 3)}}; /* blocks of one panel's rows */
-    for (int i = 0; i < 4; i++) {
+    const ct_dims shapes[][2] = {
+        {CT_DIMS(3, 200, 4, 4), CT_DIMS(330, 200, 3, 3)},   /* one tile each, many channels */
+        {CT_DIMS(8, 64, 28, 30), CT_DIMS(64, 64, 3, 3)},    /* 448 tiles */
+        {CT_DIMS(3, 72, 57, 57), CT_DIMS(40, 72, 3, 3)},    /* rows of 15 tiles */
+        {CT_DIMS(2, 1024, 4, 4), CT_DIMS(32, 1024, 3, 3)},  /* blocks of one panel's rows */
+        {CT_DIMS(25, 250, 8, 8), CT_DIMS(258, 250, 3, 3)}}; /* slices of channels, two blocks of tiles */
+    for (int i = 0; i < 5; i++) {
         ct_tensor *x = ct_randn(shapes[i][0]), *w = ct_randn(shapes[i][1]), *b = ct_randn(CT_DIMS(shapes[i][1].d[0]));
         ct_tensor *first[4] = {NULL}, *g = NULL;
         for (int threads = 1; threads <= 32; threads += threads < 4 ? 1 : 12)

@@ -1,7 +1,8 @@
 /* Winograd, forward: also the input gradient, which is a forward pass over the cotangent with the taps reversed.
  * Weights are transformed once per call into the engine's panels; then blocks of tiles are transformed, multiplied and
- * transformed back while they are in cache. Where tiles are few and the weights large, it is a panel of these that is
- * transformed and multiplied while it is in cache. */
+ * transformed back while they are in cache. Where tiles are few and the weights large, both are transformed where they are multiplied, a
+ * slice of the input channels at a time, and never leave the cache of their worker: threads that read the same weights from L3 would
+ * wait for them. */
 #include "ops/conv/cpu/winograd/winograd.h"
 
 #include "backends/cpu/gemm/transpose.h" /* after the level of instructions is known */
@@ -10,6 +11,8 @@ void winograd_transpose(char *dst, int64_t dst_row, const char *src, int64_t src
                         int64_t width) {
     transpose(dst, dst_row, src, src_row, rows, cols, width, 4);
 }
+
+#include "ops/conv/cpu/winograd/winograd_panels.h"
 
 /* ---- The geometry of a phase ---- */
 
@@ -65,79 +68,6 @@ void CT_ISA_FN(ct__winograd_take_phase)(winograd_frame *f, const winograd_pass *
     t->rows = out[1] ? ct__ceil_div(out[1] + f->y.before[0], f->y.step[0]) : 0;
     t->cols = out[2] ? ct__ceil_div(out[2] + f->y.before[1], f->y.step[1]) : 0;
     t->count = p->batch * (apart ? p->in[0] : 1) * t->rows * t->cols;
-}
-
-/* ---- Weights: u[(p * panels + panel) * panel_floats + i * width + o % width] ---- */
-
-enum { WEIGHT_BLOCK = 16 }; /* input channels transformed at a time */
-
-typedef struct weights {
-    const winograd_frame *frame;
-    float *u;
-    int64_t width, panels, point; /* point: floats from one of the 36 products to the next */
-    int64_t first;                /* the panel that u begins with */
-    int64_t deep;                 /* input channels of all parities and taps of the depth */
-    int64_t vectors, in_blocks;   /* vectors of output channels of a parity, blocks of input channels */
-} weights;
-
-/* taps[(i * all + k) * LANES + l] = w[out + l][in + i][k] */
-static void gather_weights(float *taps, const winograd_pass *p, const float *w, int lanes, int64_t count) {
-    const int64_t size = p->kernel[2], all = p->kernel[1] * size;
-    const bool dense = p->w_k[2] == 1 && p->w_k[1] == size;
-    if (dense && p->w_in == all) {
-        winograd_transpose((char *)taps, LANES * 4, (const char *)w, p->w_out * 4, lanes, count * all, LANES);
-        return;
-    }
-    for (int64_t i = 0; dense && i < count; i++)
-        winograd_transpose((char *)(taps + i * all * LANES), LANES * 4, (const char *)(w + i * p->w_in), p->w_out * 4,
-                           lanes, all, LANES);
-    if (dense) return;
-    for (int64_t k = 0; k < all; k++) {
-        const float *tap = w + k / size * p->w_k[1] + k % size * p->w_k[2];
-        float *to = taps + k * LANES;
-        if (p->w_out == 1)
-            for (int64_t i = 0; i < count; i++) vf32_store(to + i * all * LANES, vf32_load_n(tap + i * p->w_in, lanes));
-        else if (p->w_in == 1)
-            winograd_transpose((char *)to, all * LANES * 4, (const char *)tap, p->w_out * 4, lanes, count, LANES);
-        else
-            for (int64_t i = 0; i < count; i++)
-                for (int l = 0; l < LANES; l++)
-                    to[i * all * LANES + l] = l < lanes ? tap[i * p->w_in + l * p->w_out] : 0;
-    }
-}
-
-/* U = G g G^T of one vector of output channels. */
-WINOGRAD_EVALUATE(transform_taps_2, 2, true)
-WINOGRAD_EVALUATE(transform_taps_3, 3, true)
-WINOGRAD_EVALUATE(transform_taps_5, 5, true)
-
-/* A chunk: one vector of output channels by a block of input channels of one tap of the depth, in all parities. */
-static void transform_weights(void *ctx, int64_t chunk, int worker) {
-    const weights *s = ctx;
-    const winograd_frame *f = s->frame;
-    const winograd_pass *p = f->pass;
-    const int64_t in = chunk % s->in_blocks * WEIGHT_BLOCK, k = chunk / s->in_blocks % p->kernel[0];
-    const int64_t out = chunk / (s->in_blocks * p->kernel[0]) * LANES;
-    const int64_t count = ct__min(WEIGHT_BLOCK, p->in_channels - in), size = p->kernel[2], all = p->kernel[1] * size;
-    winograd_evaluate_fn *transform = f->taps == 2   ? transform_taps_2
-                                      : f->taps == 3 ? transform_taps_3
-                                                     : transform_taps_5;
-    float taps[WEIGHT_BLOCK * WINOGRAD_KERNEL * LANES];
-    (void)worker;
-    gather_weights(taps, p, p->w + out * p->w_out + in * p->w_in + k * p->w_k[0],
-                   (int)ct__min(LANES, p->out_channels - out), count);
-    /* Parity (h, w) has taps h, h + stride ... of rows, w ... of columns, which an adjoint pass takes from the last on. */
-    const int64_t sign = p->adjoint ? -LANES : LANES, row = p->stride[1] * size, col = p->stride[2];
-    const float *first = taps + (p->adjoint ? (f->taps - 1) * (row + col) : 0) * LANES;
-    for (int64_t i = 0; i < count; i++, first += all * LANES)
-        for (int64_t h = 0; h < p->stride[1]; h++)
-            for (int64_t w = 0; w < p->stride[2]; w++) {
-                const int64_t parity = h * p->stride[2] + w; /* of y where it is adjoint, else of x */
-                const int64_t column = (p->adjoint ? parity * s->vectors * LANES : 0) + out;
-                const int64_t deep = ((p->adjoint ? 0 : parity) * p->kernel[0] + k) * p->in_channels + in + i;
-                transform(s->u + ((column / s->width - s->first) * s->deep + deep) * s->width + column % s->width,
-                          s->point, first + (h * size + w) * LANES, sign * row, sign * col);
-            }
 }
 
 /* ---- Prefetching ---- */
@@ -284,9 +214,9 @@ typedef struct forward {
     int64_t section, block, blocks; /* planes of results and tiles of each of a chunk; chunks of a section */
     int64_t together;               /* results multiplied at a time */
     int64_t panel_groups, group; /* shares of the output channels that chunks of the same tiles have; panels of each */
-    /* All tiles are one block, and weights that no cache would hold are transformed where they are used, one panel of
-     * them at a time: a worker has room for that after its products. */
-    bool at_once;
+    int64_t slice; /* input channels summed at a time: by sizes alone, since the bits of the sums hang on it */
+    bool
+        sliced; /* each slice of tiles and of a panel of weights is transformed by the worker that multiplies it, which has room for both */
     int64_t v_tile, v_point; /* floats */
     int64_t m_tile, m_point, m_parity;
     int64_t band;
@@ -426,7 +356,7 @@ enum { RUNS = 32 }; /* of taps multiplied at a time, at most */
 /* The products of one point and panel, over n runs of taps; as `product` says, but for the tile's operands. */
 static void multiply_panel(const forward *f, const weights *s, const winograd_product *product, const ct__run *runs,
                            int64_t n, const float *v, float *m, int64_t point, int64_t panel) {
-    const int64_t channels = f->frame.pass->in_channels, depth = ct__min(f->kernel->depth, channels);
+    const int64_t channels = f->frame.pass->in_channels, depth = ct__min(f->kernel->depth, ct__min(f->slice, channels));
     const int64_t most = ct__max64(1, ct__min(RUNS, f->kernel->depth / depth)); /* runs that share a register tile */
     const int64_t columns = s->vectors * LANES * winograd_parities(&f->frame.y);
     for (int64_t k = 0, before = product->accumulate; k < channels; k += depth)
@@ -441,17 +371,6 @@ static void multiply_panel(const forward *f, const weights *s, const winograd_pr
             part.accumulate = before;
             winograd_multiply(&part);
         }
-}
-
-/* One panel of the weights, in a worker's own memory. */
-static weights own_panel(const forward *f, float *u, int64_t panel) {
-    weights own = f->weights;
-    own.u = u;
-    own.first = panel;
-    own.point = winograd_odd(own.deep * own.width);
-    for (int64_t out = panel * own.width / LANES; out < ct__min((panel + 1) * own.width / LANES, own.vectors); out++)
-        for (int64_t in = 0; in < own.in_blocks; in++) transform_weights(&own, out * own.in_blocks + in, 0);
-    return own;
 }
 
 /* Products of the results of planes [d, end), which see the same taps, with the block's `tiles` tiles; v begins with source
@@ -480,12 +399,7 @@ static void multiply(const forward *f, const share *of, const float *v, float *m
             runs[n++].b = tap * p->in_channels * s->width * 4;
         }
         if (n == 0 && (product.accumulate || tap < taps)) continue;
-        for (int64_t panel = of->panel; f->at_once && panel < of->end_panel; panel++) {
-            const weights own = own_panel(f, m + WINOGRAD_POINTS * f->m_point, panel);
-            for (int64_t point = 0; point < WINOGRAD_POINTS; point++)
-                multiply_panel(f, &own, &product, runs, n, v, m, point, panel);
-        }
-        for (int64_t point = 0; !f->at_once && point < WINOGRAD_POINTS; point++)
+        for (int64_t point = 0; point < WINOGRAD_POINTS; point++)
             for (int64_t panel = of->panel; panel < of->end_panel; panel++) {
                 CT_ISA_FN(ct__winograd_ask)(writes);
                 CT_ISA_FN(ct__winograd_ask)(reads);
@@ -494,6 +408,62 @@ static void multiply(const forward *f, const share *of, const float *v, float *m
         product.accumulate = true;
     }
 }
+
+/* ---- By slices ---- */
+
+enum { PANELS_AT_ONCE = 4 }; /* whose products stay in cache while tiles are transformed, once for all of them */
+
+/* One panel of the weights, of the channels that the pass has, in a worker's own memory. */
+static weights own_panel(const forward *f, float *u, int64_t panel) {
+    weights own = f->weights;
+    own.u = u;
+    own.first = panel;
+    own.deep = f->frame.pass->in_channels;
+    own.in_blocks = ct__ceil_div(own.deep, WEIGHT_BLOCK);
+    own.point = winograd_odd(own.deep * own.width);
+    for (int64_t out = panel * own.width / LANES; out < ct__min((panel + 1) * own.width / LANES, own.vectors); out++)
+        for (int64_t in = 0; in < own.in_blocks; in++) transform_weights(&own, out * own.in_blocks + in, 0);
+    return own;
+}
+
+/* A chunk is a block of tiles, all of one plane, and a share of the output channels. */
+static void block_of_slices(void *ctx, int64_t chunk, int worker) {
+    const forward *f = ctx;
+    const winograd_pass *p = f->frame.pass;
+    const share of = share_of(f, chunk % f->panel_groups);
+    const int64_t first = chunk / f->panel_groups * f->block, end = ct__min(first + f->block, f->frame.tiles.count);
+    float *band = f->workers + worker * f->worker, *v = band + f->band, *m = v + WINOGRAD_POINTS * f->v_point,
+          *u = m + WINOGRAD_POINTS * f->m_point;
+    const winograd_points points = {v, f->v_point, 0, f->v_tile};
+    const ct__run all = {0, 0};
+    winograd_pass slice = *p; /* the pass, as if it had no other channels */
+    forward part = *f;
+    part.frame.pass = &slice;
+    part.weights.frame = &part.frame;
+    winograd_product product = {.kernel = f->kernel,
+                                .rows = end - first,
+                                .tile_rows = winograd_tile_rows(f->kernel, end - first),
+                                .a_row = f->v_tile * 4,
+                                .a_step = 4,
+                                .b_step = f->weights.width * 4,
+                                .c_row = f->m_tile * 4};
+    for (int64_t panel = of.panel; panel < of.end_panel; panel += PANELS_AT_ONCE)
+        for (int64_t k = 0; k < p->in_channels; k += f->slice) {
+            slice.in_channels = ct__min(f->slice, p->in_channels - k);
+            slice.w = p->w + k * p->w_in;
+            part.frame.x.data = f->frame.x.data + k * f->frame.x.c;
+            CT_ISA_FN(ct__winograd_transform_tiles)(&points, &part.frame, 0, first, end, band, NULL);
+            product.accumulate = k > 0;
+            for (int64_t at = panel; at < ct__min(panel + PANELS_AT_ONCE, of.end_panel); at++) {
+                const weights own = own_panel(&part, u, at);
+                for (int64_t point = 0; point < WINOGRAD_POINTS; point++)
+                    multiply_panel(&part, &own, &product, &all, 1, v, m, point, at);
+            }
+        }
+    store_tiles(f, &of, m, 0, first, end, band);
+}
+
+/* ---- By blocks of tiles ---- */
 
 /* Whether results of the planes d and e see the same taps, in sources as far apart as d and e are. */
 static bool same_taps(const winograd_frame *f, int64_t d, int64_t e) {
@@ -540,9 +510,13 @@ static void block_of_tiles(void *ctx, int64_t chunk, int worker) {
 
 enum {
     BLOCK_BYTES = 640 << 10, /* of transformed tiles and products: about an L2 */
-    UNCACHED = 12 << 20,     /* bytes of transformed weights that go to memory and back */
-    WEIGHT_TILES = 8,        /* a chunk fetches its weights in the time that the products of so many tiles take, */
-    TRANSFORM_COLUMNS = 12   /* and transforms its tiles in the time that so many columns of products take */
+    UNCACHED = 12 << 20,     /* bytes of transformed weights that go to memory and back, */
+    SHARED = 8 << 20,        /* and that many threads wait for */
+    MANY_THREADS = 8,
+    FEW_TILES = 128,       /* for which such weights are sliced */
+    SLICE = 128,           /* input channels: 590 KB of a panel of weights, as many of 32 tiles */
+    WEIGHT_TILES = 8,      /* a chunk fetches its weights in the time that the products of so many tiles take, */
+    TRANSFORM_COLUMNS = 12 /* and transforms its tiles in the time that so many columns of products take */
 };
 
 /* Cuts the tiles into blocks of `most` at most, and, where there are fewer blocks than threads, the output channels into shares: the
@@ -558,8 +532,9 @@ static void cut(forward *f, int64_t most, int64_t sections) {
             const int64_t block = ct__ceil_div(tiles, blocks), group = ct__ceil_div(panels, panel_groups);
             const int64_t chunks = ct__ceil_div(tiles, block) * ct__ceil_div(panels, group) * sections;
             const double products = (double)(group * f->weights.width) * (double)(block + WEIGHT_TILES);
+            const int64_t transforms = f->sliced ? ct__ceil_div(group, PANELS_AT_ONCE) : 1;
             const double time =
-                (double)ct__ceil_div(chunks, threads) * (products + (double)(TRANSFORM_COLUMNS * block));
+                (double)ct__ceil_div(chunks, threads) * (products + (double)(TRANSFORM_COLUMNS * block * transforms));
             if (best == 0 || time < best) best = time, f->block = block, f->group = group;
         }
     f->panel_groups = ct__ceil_div(panels, f->group);
@@ -590,26 +565,30 @@ static void plan(const winograd_pass *p, forward *f) {
     f->section = ct__ceil_div(planes, ct__ceil_div(planes, section));
     const int64_t bytes = v_bytes * winograd_slots(g, f->section) + m_bytes;
     int64_t block = ct__max64(BLOCK_BYTES / bytes / rows, f->section > 1 ? 1 : 2) * rows;
-    const bool uncached = WINOGRAD_POINTS * 4 * s->point > UNCACHED;
-    if (uncached && g->tiles.count <= WINOGRAD_AT_ONCE) block = ct__max64(block, g->tiles.count);
+    const int64_t weight_bytes = WINOGRAD_POINTS * 4 * s->point;
+    bool few = g->tiles.count > 0 && g->tiles.count <= FEW_TILES && weight_bytes > SHARED &&
+               planes * p->kernel[0] * winograd_parities(&g->x) * winograd_parities(&g->y) == 1;
+    for (int a = 0; a < 3; a++) few = few && CT_ISA_FN(ct__winograd_phases)(p, a) == 1;
+    f->slice = few ? SLICE : p->in_channels;
+    f->sliced =
+        few && ((weight_bytes > UNCACHED && g->tiles.count <= WINOGRAD_AT_ONCE) || ct__threads() >= MANY_THREADS);
+    if (f->sliced) block = ct__max64(block, ct__min(g->tiles.count, WINOGRAD_AT_ONCE));
     const int64_t sections = ct__ceil_div(planes, f->section);
     cut(f, block, sections);
     f->block = ct__max64(1, ct__grain(f->block));
     f->together = ct__min(f->section, ct__ceil_div(2 * rows, f->block));
+    if (f->sliced) f->v_tile = winograd_odd(ct__min(SLICE, ct__round_up(p->in_channels, LANES)));
     f->v_point = winograd_odd(f->v_tile * f->block * winograd_slots(g, f->section) * winograd_parities(&g->x));
     f->m_point = winograd_odd(f->m_tile * f->block * f->together);
     const int64_t run = ct__min(g->tiles.cols, f->block);
     f->band =
         ct__max64(winograd_span(&g->x, 0, 1) * winograd_span(&g->x, 1, run), g->y.step[0] * g->y.step[1] * run) * LANES;
-    f->at_once = uncached && g->tiles.count > 0 && g->tiles.count <= f->block &&
-                 planes * p->kernel[0] * winograd_parities(&g->x) * winograd_parities(&g->y) == 1;
-    for (int a = 0; a < 3; a++) f->at_once = f->at_once && CT_ISA_FN(ct__winograd_phases)(p, a) == 1;
-    const int64_t panel = f->at_once ? winograd_odd(s->deep * s->width) : 0;
+    const int64_t panel = f->sliced ? winograd_odd(SLICE * s->width) : 0;
     f->worker = winograd_odd(f->band + WINOGRAD_POINTS * (f->v_point + f->m_point + panel));
 }
 
 /* Of the weights that all workers share. */
-static int64_t shared_floats(const forward *f) { return f->at_once ? 0 : WINOGRAD_POINTS * f->weights.point; }
+static int64_t shared_floats(const forward *f) { return f->sliced ? 0 : WINOGRAD_POINTS * f->weights.point; }
 
 size_t CT_ISA_FN(ct__winograd_pass_bytes)(const winograd_pass *pass) {
     forward f;
@@ -624,7 +603,11 @@ void CT_ISA_FN(ct__winograd_pass)(const winograd_pass *p, void *scratch) {
     s->frame = &f.frame;
     s->u = scratch;
     f.workers = s->u + shared_floats(&f);
-    if (!f.at_once) ct__parallel(s->vectors * p->kernel[0] * s->in_blocks, transform_weights, s);
+    if (f.sliced) {
+        ct__parallel(ct__ceil_div(f.frame.tiles.count, f.block) * f.panel_groups, block_of_slices, &f);
+        return;
+    }
+    ct__parallel(s->vectors * p->kernel[0] * s->in_blocks, transform_weights, s);
     int64_t phase[3];
     for (phase[0] = 0; phase[0] < CT_ISA_FN(ct__winograd_phases)(p, 0); phase[0]++)
         for (phase[1] = 0; phase[1] < CT_ISA_FN(ct__winograd_phases)(p, 1); phase[1]++)
