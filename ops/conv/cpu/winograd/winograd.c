@@ -4,6 +4,7 @@
  * slice of the input channels at a time, and never leave the cache of their worker: threads that read the same weights from L3 would
  * wait for them. */
 #include "ops/conv/cpu/winograd/winograd.h"
+#include "ops/conv/cpu/winograd/winograd_panels.h"
 
 #include "backends/cpu/gemm/transpose.h" /* after the level of instructions is known */
 
@@ -11,8 +12,6 @@ void winograd_transpose(char *dst, int64_t dst_row, const char *src, int64_t src
                         int64_t width) {
     transpose(dst, dst_row, src, src_row, rows, cols, width, 4);
 }
-
-#include "ops/conv/cpu/winograd/winograd_panels.h"
 
 /* ---- The geometry of a phase ---- */
 

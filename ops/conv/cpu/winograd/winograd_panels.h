@@ -1,5 +1,5 @@
 /* Weights of a Winograd pass, transformed into the engine's panels: u[(p * panels + panel) * panel_floats + i * width + o % width] for point
- * p, input channel i and output channel o. Private to winograd.c, which has it after winograd_transpose. */
+ * p, input channel i and output channel o. Private to winograd.c. */
 #ifndef COTANGENT_OPS_CONV_WINOGRAD_PANELS_H
 #define COTANGENT_OPS_CONV_WINOGRAD_PANELS_H
 
