@@ -29,7 +29,7 @@ typedef struct run {
     int32_t *offsets;
     /* The stage: rows [i0, i1), columns [j0, j1), k [k0, k1). */
     int64_t i0, i1, j0, j1, k0, k1;
-    int64_t a_blocks, b_blocks, b_parts, row_chunks, col_chunks; /* work of the stage */
+    int64_t a_blocks, b_blocks, b_panels, b_parts, row_chunks, col_chunks; /* work of the stage */
     /* The next product's operands, prefetched in small steps while this one is computed. */
     struct {
         const char *at;
@@ -89,7 +89,7 @@ static void pack_b_panels(const run *r, char *dst, int32_t *offsets, int64_t k0,
 }
 
 enum {
-    PANELS = 4,      /* packed together: longer runs of B's rows than one panel is wide */
+    PANELS = 4,      /* packed together, at most: longer runs of B's rows than one panel is wide */
     LEAST_DEPTH = 96 /* of a part of panels that are too few for all workers */
 };
 
@@ -107,9 +107,9 @@ static void stage_chunk(void *ctx, int64_t chunk, int worker) {
     const int64_t width = ct__panel_width(p->kernel), deep = r->k1 - r->k0, bytes = ct__panel_bytes(p->kernel, deep);
     const int64_t block = chunk - r->a_blocks;
     if (r->b_parts == 1) {
-        const int64_t panel = block * PANELS, col = r->j0 + panel * width;
+        const int64_t panel = block * r->b_panels, col = r->j0 + panel * width;
         pack_b_panels(r, r->packed_b + panel * bytes, p->offset_b ? r->offsets + panel * width : NULL, r->k0, deep, col,
-                      ct__min(PANELS * width, r->j1 - col));
+                      ct__min(r->b_panels * width, r->j1 - col));
         return;
     }
     const int64_t panel = block / r->b_parts, col = r->j0 + panel * width;
@@ -119,12 +119,14 @@ static void stage_chunk(void *ctx, int64_t chunk, int worker) {
                       ct__min(part, deep - k), col, ct__min(width, r->j1 - col));
 }
 
-/* How many parts, and blocks in all, B's panels of the stage are packed in. */
+/* How B's panels of the stage are packed: in blocks of several, of one, or in parts of one, so that there are some for every worker. */
 static void cut_packing(run *r) {
     const ct__plan *p = r->p;
     const int64_t panels = ct__ceil_div(r->j1 - r->j0, ct__panel_width(p->kernel)), workers = ct__threads();
+    r->b_panels = PANELS;
+    while (r->b_panels > 1 && ct__ceil_div(panels, r->b_panels) < 2 * workers) r->b_panels /= 2;
     r->b_parts = 1;
-    r->b_blocks = ct__ceil_div(panels, PANELS);
+    r->b_blocks = ct__ceil_div(panels, r->b_panels);
     if (r->b_blocks >= workers || p->offset_b) return;
     r->b_parts = ct__min(ct__ceil_div(2 * workers, panels), ct__ceil_div(r->k1 - r->k0, LEAST_DEPTH));
     if (r->b_parts > 1) r->b_blocks = panels * r->b_parts;

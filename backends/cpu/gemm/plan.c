@@ -68,6 +68,9 @@ static bool a_readable(ct__plan *p) {
     if (p->a.col == 1 || p->a.col == -1) {
         /* A copy pays when very many columns share it. */
         if (p->n > 4 * width && b_bytes > 1 << 22) return false;
+        /* Matrix registers take lines of A from L2, once for every panel of B, packed or not. */
+        if (kernel->block)
+            return row % 64 == 0 && lines_on_a_set(row, kernel->block_rows, caches->l2_way) <= caches->l2_ways / 2;
         if (lines_on_a_set(row, p->tile_rows, caches->l1_way) > caches->l1_ways - 4) lower_tiles(p);
         return p->tile_rows <= rows_of_a_set() ||
                lines_on_a_set(row, p->tile_rows, caches->l1_way) <= caches->l1_ways - 4;
