@@ -24,7 +24,7 @@ static pthread_mutex_t reading = PTHREAD_MUTEX_INITIALIZER;   /* of tables, for 
 static pthread_mutex_t measuring = PTHREAD_MUTEX_INITIALIZER; /* one at a time: they would slow each other down */
 static ct_choices *tables[CT_CUDA_DEVICES];
 
-static bool is_on(void) {
+bool ct_cuda_tune_is_on(void) {
     static _Atomic int state;
     int now = atomic_load_explicit(&state, memory_order_relaxed);
     if (!now) {
@@ -164,7 +164,7 @@ int ct_cuda_tune(const ct_call *call, const char *family, const void *key, size_
                  bool (*attempt)(void *context, int candidate), void *context) {
     CUcontext before;
     const int index = call->device.index;
-    if (n < 2 || !is_on() || key_bytes > CT_CHOICE_KEY) return 0;
+    if (n < 2 || !ct_cuda_tune_is_on() || key_bytes > CT_CHOICE_KEY) return 0;
     if (n > CT_CHOICE_COUNT) n = CT_CHOICE_COUNT;
     ct_cuda_device *d = ct_cuda_enter(index, &before);
     if (!d) return 0;
