@@ -137,7 +137,7 @@ static bool branch_off(const ct_backend *backend, ct_device device, ct_stream *s
 
 /* A handle for n records from record i on; NULL without an error where what a library does in them cannot be recorded. With branches, of those
  * that have them. */
-static bool record(ct_graph *g, int i, int n, ct_device device, const ct_branch *branches, void **handle) {
+static bool record_as_one(ct_graph *g, int i, int n, ct_device device, const ct_branch *branches, void **handle) {
     const ct_backend *backend = ct__backend(device.type);
     ct_stream *stream = ct__stream_now(device);
     *handle = NULL;
@@ -160,7 +160,7 @@ static bool add_branches(ct_graph *g, int i, int n, ct_device device, void **han
     if (!*handle || !g->window || !backend->record_from || !backend->record_either) return true;
     ct_branch *branches = ct__branches_find(g, i, n, g->window, true);
     if (!branches) return false;
-    const bool ok = record(g, i, n, device, branches, &by_parts);
+    const bool ok = record_as_one(g, i, n, device, branches, &by_parts);
     ct__branches_free(branches, n);
     if (by_parts) *handle = backend->record_either(backend->self, device.index, *handle, by_parts);
     return ok;
@@ -174,7 +174,7 @@ static bool record_together(ct_graph *g, int i, ct_device device) {
     first->together = 1;
     while (i + n < g->n_records && is_recordable(g, &g->records[i + n], device)) n++;
     if (n < 2) return true;
-    const bool ok = record(g, i, n, device, NULL, &handle) && add_branches(g, i, n, device, &handle);
+    const bool ok = record_as_one(g, i, n, device, NULL, &handle) && add_branches(g, i, n, device, &handle);
     if (handle) first->together = n, first->handle = handle;
     else
         for (int k = 0; k < n; k++) g->records[i + k].together = 1;
