@@ -92,6 +92,12 @@ endif()
 if(TARGET test_cuda_choices) # of the module for NVIDIA devices, but plain C
     target_sources(test_cuda_choices PRIVATE backends/cuda/choices.c backends/cuda/cache.c)
 endif()
+if(TARGET test_cuda_measured AND TARGET cotangent_cuda) # of the module too
+    target_sources(test_cuda_measured PRIVATE backends/cuda/tune.c backends/cuda/choices.c backends/cuda/cache.c backends/cuda/branch.c
+        backends/cuda/recorded.c)
+    target_include_directories(test_cuda_measured SYSTEM PRIVATE ${CT_CUDA_INCLUDE})
+    target_compile_definitions(test_cuda_measured PRIVATE CT_TEST_CUDA_HEADERS)
+endif()
 foreach(name test_cuda_fused test_cuda_fused_rows) # of the module too
     if(TARGET ${name} AND TARGET cotangent_cuda)
         target_sources(${name} PRIVATE ops/fused/cuda/fused/text.c ops/fused/cuda/fused/steps.c ops/fused/cuda/fused/rows.c

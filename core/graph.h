@@ -118,6 +118,7 @@ struct ct_graph {
     ct_graph_data data[CT__GRAPH_BLOCKS];
     int n_data;
     int64_t needed;
+    int window;     /* records that are no further from each other may be branches; 0: there are none */
     unsigned flags; /* of ct_capture */
     char note[160]; /* what the last pass did */
     struct ct_guard {
@@ -181,6 +182,20 @@ void ct__graph_names_free(struct ct_graph_names *names);
 bool ct__graph_names_follow(ct_graph *graph);
 /* The function, recorded anew, and a replay beside it. False after an error: they differ, say. */
 bool ct__graph_check_replay(ct_graph *graph);
+
+/* ---- Branches ---- */
+
+/* Which of the records before it a record comes after: bit i is the one i + 1 places before it. */
+typedef struct ct_branch {
+    uint64_t after; /* at once */
+    uint64_t all;   /* by way of others too */
+} ct_branch;
+
+/* Of n records from `from` on, among each other. planned: by their places in memory, else by slots. NULL after an error. */
+ct_branch *ct__branches_find(const ct_graph *graph, int from, int n, int window, bool planned);
+void ct__branches_free(ct_branch *branches, int n);
+/* Finds out how far apart records may be branches, and makes the lives of what they use longer: the plan comes next. False after an error. */
+bool ct__branches_plan(ct_graph *graph);
 
 /* ---- Work as one ---- */
 

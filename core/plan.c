@@ -153,7 +153,7 @@ bool ct__graph_plan(ct_graph *g) {
     if (!ok) ct__fail_memory("capture", order_bytes + place_bytes);
     ok = ok && ct__graph_once_first(g);
     ct__graph_lifetimes(g);
-    ok = ok && ct__graph_data_plan(g);
+    ok = ok && ct__graph_data_plan(g) && ct__branches_plan(g);
     for (int i = 0; ok && i < g->n_slots; i++)
         if (is_planned(&g->slots[i]) && !ct__graph_block(g, g->slots[i].device))
             ok = plan_device(g, g->slots[i].device, order, all);

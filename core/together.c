@@ -126,29 +126,59 @@ static bool run(ct_graph *g, ct_record *record) {
     return record->kind == CT__CALL ? ct__graph_call(g, record) : ct__graph_put(g, record);
 }
 
+/* Tells the backend what the k-th record of a recording comes after. */
+static bool branch_off(const ct_backend *backend, ct_device device, ct_stream *stream, const ct_branch *branches,
+                       int k) {
+    int parts[64], n = 0;
+    for (int d = 0; d < 64; d++)
+        if (branches[k].after >> d & 1) parts[n++] = k - 1 - d;
+    return backend->record_from(backend->self, device.index, stream, parts, n);
+}
+
+/* A handle for n records from record i on; NULL without an error where what a library does in them cannot be recorded. With branches, of those
+ * that have them. */
+static bool record_as_one(ct_graph *g, int i, int n, ct_device device, const ct_branch *branches, void **handle) {
+    const ct_backend *backend = ct__backend(device.type);
+    ct_stream *stream = ct__stream_now(device);
+    *handle = NULL;
+    if (!backend->record_begin(backend->self, device.index, stream)) return false;
+    bool ok = true;
+    for (int k = 0; ok && k < n; k++)
+        ok = (!branches || branch_off(backend, device, stream, branches, k)) && run(g, &g->records[i + k]);
+    if (!backend->record_end(backend->self, device.index, stream, handle)) return false;
+    if (ok && *handle) return true;
+    if (*handle) backend->record_free(backend->self, device.index, *handle);
+    *handle = NULL;
+    ct_error_clear();
+    return true;
+}
+
+/* A second recording with branches, and a handle of both. */
+static bool add_branches(ct_graph *g, int i, int n, ct_device device, void **handle) {
+    const ct_backend *backend = ct__backend(device.type);
+    void *by_parts = NULL;
+    if (!*handle || !g->window || !backend->record_from || !backend->record_either) return true;
+    ct_branch *branches = ct__branches_find(g, i, n, g->window, true);
+    if (!branches) return false;
+    const bool ok = record_as_one(g, i, n, device, branches, &by_parts);
+    ct__branches_free(branches, n);
+    if (by_parts) *handle = backend->record_either(backend->self, device.index, *handle, by_parts);
+    return ok;
+}
+
 /* Records what goes together from record i on, at the first replay; what cannot be recorded is done one by one. */
 static bool record_together(ct_graph *g, int i, ct_device device) {
-    const ct_backend *backend = ct__backend(device.type);
     ct_record *first = &g->records[i];
-    ct_stream *stream = ct__stream_now(device);
+    void *handle = NULL;
     int n = 0;
     first->together = 1;
     while (i + n < g->n_records && is_recordable(g, &g->records[i + n], device)) n++;
     if (n < 2) return true;
-    if (!backend->record_begin(backend->self, device.index, stream)) return false;
-    bool ok = true;
-    for (int k = 0; ok && k < n; k++) ok = run(g, &g->records[i + k]);
-    void *handle = NULL;
-    if (!backend->record_end(backend->self, device.index, stream, &handle)) return false;
-    if (!ok || !handle) {
-        if (handle) backend->record_free(backend->self, device.index, handle);
-        ct_error_clear(); /* what a library does in it cannot be recorded */
+    const bool ok = record_as_one(g, i, n, device, NULL, &handle) && add_branches(g, i, n, device, &handle);
+    if (handle) first->together = n, first->handle = handle;
+    else
         for (int k = 0; k < n; k++) g->records[i + k].together = 1;
-        return true;
-    }
-    first->together = n;
-    first->handle = handle;
-    return true;
+    return ok;
 }
 
 bool ct__graph_run_together(ct_graph *g, int *i) {

@@ -81,6 +81,100 @@ TEST_LIMIT(a_step_is_one_piece_of_work_on_a_device_that_does_work_as_one, 120) {
     }
 }
 
+/* ---- Branches ---- */
+
+/* Three towers that share an input, and their gradients: what is done for one need not wait for the other. */
+typedef struct towers {
+    ct_module *nets[3];
+    ct_tensor *x, *loss, *scale;
+} towers;
+
+static bool towers_step(void *context) {
+    const towers *t = context;
+    ct_tensor *sum = NULL;
+    for (int i = 0; i < 3; i++) {
+        ct_tensor *y = ct_mean(ct_square(ct_tanh(ct_forward(t->nets[i], ct_mul(t->x, t->scale)))));
+        sum = sum ? ct_add(sum, y) : y;
+    }
+    if (!ct_assign(t->loss, ct_detach(sum)) || !ct_assign(t->scale, ct_mul_s(t->scale, 0.99)) || !ct_backward(sum))
+        return false;
+    for (int i = 0; i < 3; i++)
+        ct_no_grad {
+            ct_parameters *all = ct_module_parameters(t->nets[i]);
+            for (int k = 0; k < ct_parameters_count(all); k++) {
+                ct_tensor *p = ct_parameter_tensor(ct_parameters_at(all, k));
+                ct_assign(ct_detach(p), ct_sub(p, ct_mul_s(ct_grad_of(p), 0.05)));
+                ct_set_grad(p, NULL);
+            }
+            ct_parameters_free(all);
+        }
+    return ct_ok();
+}
+
+static void towers_run(ct_device device, int captured, float *losses, int n) {
+    towers t = {0};
+    ct_seed(5);
+    for (int i = 0; i < 3; i++) {
+        t.nets[i] = ct_nn_mlp(CT_DIMS(12, 24 + i, 7), CT_ACT_GELU);
+        REQUIRE(t.nets[i] && ct_module_to_device(t.nets[i], device));
+    }
+    ct_scope {
+        t.x = ct_keep(ct_to(ct_randn(CT_DIMS(9, 12)), device));
+        t.loss = ct_keep(ct_zeros(CT_DIMS0, .device = device));
+        t.scale = ct_keep(ct_ones(CT_DIMS0, .device = device));
+        CHECK(towers_step(&t));
+    }
+    ct_graph *graph = captured ? ct_capture(towers_step, &t, CT_CAPTURE_WARM) : NULL;
+    if (captured) REQUIRE(graph != NULL);
+    for (int i = 0; i < n; i++)
+        ct_scope {
+            if (i || !captured) CHECK(captured ? ct_replay(graph) : towers_step(&t));
+            losses[i] = (float)ct_item(t.loss);
+        }
+    ct_graph_free(graph);
+    for (int i = 0; i < 3; i++) ct_module_free(t.nets[i]);
+    ct_drop(t.x), ct_drop(t.loss), ct_drop(t.scale);
+}
+
+static void check_branches(const char *queued) {
+    enum { N = 20 };
+    float eager[N], replayed[N];
+    ct_device device;
+    setenv("CT_BACKEND_PATH", CT_TEST_MODULES, 1);
+    setenv("CT_GUARD_QUEUE", queued, 1);
+    REQUIRE(ct_device_parse("guard", &device));
+    long (*branched)(void) = (long (*)(void))ct_backend_symbol("guard", "guard_branched");
+    REQUIRE(branched);
+    const char *passes[] = {"", "none", "-fuse"};
+    for (int i = 0; i < 3; i++) {
+        if (i) setenv("CT_PASSES", passes[i], 1);
+        const long before = branched();
+        towers_run(device, 0, eager, N);
+        towers_run(device, 1, replayed, N);
+        for (int k = 0; k < N; k++)
+            harness_check(eager[k] == replayed[k], __FILE__, __LINE__, "passes %s: loss %d is %g, not %g", passes[i], k,
+                          replayed[k], eager[k]);
+        /* 54; 19 if what is beside each other shared places in the plan */
+        harness_check(branched() - before >= 40, __FILE__, __LINE__, "passes %s: %ld records were beside others",
+                      passes[i], branched() - before);
+    }
+    unsetenv("CT_PASSES");
+}
+
+TEST_LIMIT(what_does_not_depend_on_each_other_is_done_in_any_order_with_the_same_bits, 120) { check_branches("0"); }
+TEST_LIMIT(so_it_is_where_work_is_held_back, 120) { check_branches("1"); }
+
+TEST(without_branches_a_step_is_done_in_order) {
+    ct_device device;
+    float losses[3];
+    setenv("CT_BACKEND_PATH", CT_TEST_MODULES, 1);
+    setenv("CT_BRANCHES", "0", 1);
+    REQUIRE(ct_device_parse("guard", &device));
+    towers_run(device, 1, losses, 3);
+    long (*branched)(void) = (long (*)(void))ct_backend_symbol("guard", "guard_branched");
+    CHECK(branched && branched() == 0);
+}
+
 /* ---- Other functions ---- */
 
 typedef struct gradients {

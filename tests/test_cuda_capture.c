@@ -79,6 +79,96 @@ TEST_LIMIT(a_network_of_wide_layers_has_them_after_a_thousand_replays_from_two_s
     CHECK(ct_set_device(cpu) && ct_ok());
 }
 
+/* ---- Branches ---- */
+
+/* Towers over one input: layers and convolutions of each need not wait for those of the others. */
+enum { TOWERS = 3 };
+typedef struct towers {
+    ct_module *nets[TOWERS];
+    ct_optim *optims[TOWERS];
+    ct_tensor *x, *target;
+} towers;
+
+static bool towers_step(void *context) {
+    const towers *t = context;
+    ct_tensor *sum = NULL;
+    bool ok = true;
+    for (int i = 0; i < TOWERS; i++) {
+        ct_tensor *y = ct_forward(t->nets[i], t->x);
+        sum = sum ? ct_add(sum, y) : y;
+    }
+    ok = ct_backward(ct_cross_entropy_loss(sum, t->target));
+    for (int i = 0; i < TOWERS; i++) ok = ok && ct_optim_step(t->optims[i]) && ct_optim_zero_grad(t->optims[i]);
+    return ok;
+}
+
+static towers towers_new(ct_device d, bool images) {
+    towers t = {0};
+    ct_seed(23);
+    for (int i = 0; i < TOWERS; i++) {
+        t.nets[i] = images
+                        ? ct_nn_sequential(ct_nn_conv2d(1, 8, 3, .activation = CT_ACT_RELU),
+                                           ct_nn_conv2d(8, 16 + 8 * i, 3, .activation = CT_ACT_RELU),
+                                           ct_nn_max_pool2d(2), ct_nn_flatten(), ct_nn_linear(144 * (16 + 8 * i), 10))
+                        : ct_nn_mlp(CT_DIMS(784, 256 + 64 * i, 128, 10), CT_ACT_GELU);
+        CHECK(t.nets[i] && ct_module_to_device(t.nets[i], d));
+        t.optims[i] = ct_adam(t.nets[i], .lr = 1e-3);
+    }
+    ct_scope {
+        ct_tensor *x = ct_randn(CT_DIMS(32, 784));
+        t.x = ct_keep(ct_to(images ? ct_reshape(x, CT_DIMS(32, 1, 28, 28)) : x, d));
+        t.target = ct_keep(ct_to(ct_randint(CT_DIMS(32), 0, 10), d));
+    }
+    return t;
+}
+
+static void towers_free(towers *t) {
+    for (int i = 0; i < TOWERS; i++) ct_optim_free(t->optims[i]), ct_module_free(t->nets[i]);
+    ct_drop(t->x), ct_drop(t->target);
+}
+
+/* Eager steps, replays in order, with branches, and those that measure which is faster. */
+static void check_branches(ct_device d, bool images, bool tf32, const char *passes) {
+    enum { STEPS_DONE = 120 };
+    const char *const branches[] = {NULL, "0", "1", "measured"};
+    towers of[4];
+    ct_set_tf32(tf32);
+    if (passes) setenv("CT_PASSES", passes, 1);
+    else unsetenv("CT_PASSES");
+    for (int k = passes ? 0 : 1; k < 4; k++) {
+        of[k] = towers_new(d, images);
+        if (branches[k]) setenv("CT_BRANCHES", branches[k], 1);
+        ct_scope {
+            CHECK(towers_step(&of[k]));
+        }
+        ct_graph *graph = k ? ct_capture(towers_step, &of[k], CT_CAPTURE_WARM) : NULL;
+        if (k) REQUIRE(graph != NULL);
+        for (int i = k > 0; i < STEPS_DONE; i++)
+            ct_scope {
+                if (!CHECK(k ? ct_replay(graph) : towers_step(&of[k]))) break;
+            }
+        CHECK(ct_synchronize(d));
+        ct_graph_free(graph);
+    }
+    const int first = passes ? 0 : 1; /* fused steps are compared with each other */
+    for (int k = first + 1; k < 4; k++)
+        for (int i = 0; i < TOWERS; i++)
+            harness_check(same_networks(of[first].nets[i], of[k].nets[i]), __FILE__, __LINE__,
+                          "%s, tower %d: other bits with CT_BRANCHES=%s", images ? "images" : "rows", i, branches[k]);
+    for (int k = first; k < 4; k++) towers_free(&of[k]);
+    unsetenv("CT_BRANCHES");
+    ct_set_tf32(false);
+}
+
+TEST_LIMIT(branches_leave_the_bits_as_they_are, 300) {
+    CUDA(d);
+    check_branches(d, false, false, "-fuse");
+    check_branches(d, false, true, NULL);
+    check_branches(d, true, true, "-fuse");
+    check_branches(d, true, true, NULL);
+    CHECK(ct_set_device(cpu) && ct_ok());
+}
+
 /* ---- Fused steps ---- */
 
 /* Every weight, times 1 + u or 1 - u: the rounding of one more operation. */

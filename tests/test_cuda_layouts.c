@@ -64,3 +64,46 @@ TEST_LIMIT(operands_that_broadcast_along_rows_are_computed_bit_for_bit, 120) {
             CHECK(out[0] && out[1] && harness_same_bits(ct_to(out[1], cpu), out[0]));
         }
 }
+
+/* Threads of long formulas take two packs each: every element up to the last is computed, by the kernel for dense operands and by that of
+ * any strides alike. */
+TEST_LIMIT(long_formulas_reach_every_element_with_the_same_bits_in_any_layout, 120) {
+    CUDA(d);
+    static const int64_t lengths[] = {1, 3, 4, 8, 255, 1023, 1024, 1028, 2047, 2048, 2049, 4096, 4100, 8191, 100003};
+    static const ct_dtype floats[] = {CT_F32, CT_BF16, CT_F16, CT_F64};
+    CHECK(ct_set_device(d));
+    for (int i = 0; i < (int)(sizeof lengths / sizeof *lengths); i++)
+        for (int t = 0; t < 4; t++)
+            ct_scope {
+                const int64_t n = lengths[i];
+                ct_tensor *wide = ct_cast(ct_randn(CT_DIMS(n, 2)), floats[t]);
+                ct_tensor *apart[2], *dense[2], *results[2][3];
+                for (int k = 0; k < 2; k++) {
+                    apart[k] = ct_select(wide, 1, k);
+                    dense[k] = ct_contiguous(apart[k]);
+                }
+                for (int k = 0; k < 2; k++) {
+                    ct_tensor **in = k ? apart : dense;
+                    results[k][0] = ct_gelu(in[0]);
+                    results[k][1] = ct_remainder(in[0], in[1]);
+                    results[k][2] = ct_expm1(in[0]);
+                }
+                for (int r = 0; r < 3; r++)
+                    harness_check(harness_same_bits(ct_to(results[0][r], cpu), ct_to(results[1][r], cpu)), __FILE__,
+                                  __LINE__, "%lld of %s: result %d has other bits", (long long)n,
+                                  ct_dtype_name(floats[t]), r);
+            }
+    CHECK(ct_set_device(cpu) && ct_ok());
+}
+
+TEST_LIMIT(one_value_that_is_expanded_is_computed_for_every_element, 60) {
+    CUDA(d);
+    for (int i = 0; i < 60; i++)
+        ct_scope {
+            const int64_t rows = 1 + below(40), columns = size_up_to(90);
+            ct_tensor *x[2], *y[2];
+            make(CT_DIMS(1, 1), dtypes[below(DTYPES)], d, x);
+            for (int k = 0; k < 2; k++) y[k] = ct_square(i % 2 ? ct_expand(x[k], CT_DIMS(rows, columns)) : x[k]);
+            CHECK(y[0] && y[1] && harness_same_bits(ct_to(y[1], cpu), y[0]));
+        }
+}

@@ -70,11 +70,11 @@ static cublasLtHandle_t handle_of(int device) {
 
 enum {
     PLANS = 1024,
-    CANDIDATES = 8,
+    CANDIDATES = 16,     /* of large products; of others half as many, since each may be of another shape */
     WORKSPACE = 32 << 20 /* bytes at most */
 };
 /* Below it a product takes about as long as its launch, whatever the algorithm; of such, as in generating token by token, shapes are many. */
-static const double worth_measuring = 1e7; /* multiplications and additions */
+static const double worth_measuring = 1e7, large = 1e11; /* multiplications and additions */
 
 typedef struct plan_key {
     int64_t numbers[13]; /* all but the last, the device, are what choices are kept by */
@@ -185,7 +185,7 @@ static void propose(plan *made, const ct_cuda_blas_product *p, size_t room, cubl
     cublasLtMatmulPreferenceOpaque_t preference;
     cublasLtMatmulHeuristicResult_t found[CANDIDATES];
     int n = 0;
-    const bool worth = 2.0 * (double)p->m * (double)p->n * (double)p->k * (double)p->batches >= worth_measuring;
+    const double operations = 2.0 * (double)p->m * (double)p->n * (double)p->k * (double)p->batches;
     const uint32_t a = (uint32_t)alignment(p->b), b = (uint32_t)alignment(p->a), c = (uint32_t)result_alignment(p);
     /* Of sums over parts of k: by atomics they would not have the same bits every time, in the type of C halves would be rounded on the way. */
     const uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
@@ -200,7 +200,8 @@ static void propose(plan *made, const ct_cuda_blas_product *p, size_t room, cubl
         SET(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, a) && SET(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, b) &&
         SET(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, c) && SET(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, c) &&
         lt.cublasLtMatmulAlgoGetHeuristic(handle, &made->operation, &made->b, &made->a, &made->c, &made->c, &preference,
-                                          CANDIDATES, found, &n) == CUBLAS_STATUS_SUCCESS;
+                                          operations >= large ? CANDIDATES : CANDIDATES / 2, found,
+                                          &n) == CUBLAS_STATUS_SUCCESS;
 #undef SET
     made->candidates = 0;
     for (int i = 0; ok && i < n; i++) {
@@ -208,7 +209,7 @@ static void propose(plan *made, const ct_cuda_blas_product *p, size_t room, cubl
         made->candidate[made->candidates].algorithm = found[i].algo;
         made->candidate[made->candidates++].workspace = found[i].workspaceSize;
     }
-    made->measured = !worth || made->candidates < 2;
+    made->measured = operations < worth_measuring || made->candidates < 2;
 }
 
 /* A copy of the plan for it. The context is current. */

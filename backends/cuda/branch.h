@@ -20,8 +20,14 @@ bool ct_cuda_branch_end(const ct_call *call, ct_cuda_branch *branch);
  * 3e7 gain a quarter and 8e7 lose a little. */
 static inline bool ct_cuda_leaves_room(double multiplications) { return multiplications < 5e7; }
 
-/* Between the two, on one thread, calls have branches. The context is current. */
-void ct_cuda_branches_begin(int device);
-void ct_cuda_branches_end(int device);
+/* ---- Parts of a recording ---- */
+
+/* What is enqueued on the stream from here on, by this thread, is the next part of what is recorded, and comes after n parts before it; from the first
+ * one on, calls have branches. The context is current. False after an error. */
+bool ct_cuda_parts_from(int index, CUstream stream, const int *parts, int n);
+/* Before the recording ends: everything joins. The context is current. */
+void ct_cuda_parts_end(int index, CUstream stream);
+/* CT_BRANCHES: 0, recorded work has none; 1, it has them without being measured; else -1. */
+int ct_cuda_branches_wanted(void);
 
 #endif

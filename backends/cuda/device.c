@@ -425,7 +425,6 @@ static bool record_begin(void *self, int index, ct_stream *stream) {
     const bool ok =
         ct_cuda_ok(d, ct_cuda.cuStreamBeginCapture_v2(ct_cuda_stream(d, stream), CU_STREAM_CAPTURE_MODE_RELAXED),
                    "cuda", "work cannot be recorded");
-    if (ok) ct_cuda_branches_begin(index);
     ct_cuda_leave(before);
     return ok;
 }
@@ -439,11 +438,11 @@ static bool record_end(void *self, int index, ct_stream *stream, void **handle) 
     ct_cuda_device *d = ct_cuda_enter(index, &before);
     *handle = NULL;
     if (!d) return false;
+    ct_cuda_parts_end(index, ct_cuda_stream(d, stream));
     const CUresult ended = ct_cuda.cuStreamEndCapture(ct_cuda_stream(d, stream), &graph);
-    ct_cuda_branches_end(index);
     if (ended == CUDA_SUCCESS && graph) ct_cuda_recorded_improve(d, index, graph);
     if (ended == CUDA_SUCCESS && graph && ct_cuda.cuGraphInstantiateWithFlags(&made, graph, 0) == CUDA_SUCCESS)
-        *handle = made;
+        *handle = ct_cuda_work_new(made);
     if (graph) ct_cuda.cuGraphDestroy(graph);
     ct_cuda_leave(before);
     return true;
@@ -455,7 +454,7 @@ static bool record_launch(void *self, int index, void *handle, ct_stream *stream
     ct_cuda_device *d = ct_cuda_enter(index, &before);
     if (!d) return false;
     const CUstream on = ct_cuda_stream(d, stream);
-    const bool ok = ct_cuda_ok(d, ct_cuda.cuGraphLaunch(handle, on), "cuda", "recorded work cannot be launched") &&
+    const bool ok = ct_cuda_ok(d, ct_cuda_work_launch(handle, on), "cuda", "recorded work cannot be launched") &&
                     ct_cuda_enqueued(d, on, "cuda");
     ct_cuda_leave(before);
     return ok;
@@ -465,8 +464,27 @@ static void record_free(void *self, int index, void *handle) {
     (void)self;
     CUcontext before;
     if (atomic_load(&forked) || atomic_load(&devices[index].lost) || !ct_cuda_enter(index, &before)) return;
-    ct_cuda.cuGraphExecDestroy(handle);
+    ct_cuda_work_free(handle);
     ct_cuda_leave(before);
+}
+
+static bool record_from(void *self, int index, ct_stream *stream, const int *parts, int n) {
+    (void)self;
+    CUcontext before;
+    ct_cuda_device *d = ct_cuda_enter(index, &before);
+    if (!d) return false;
+    const bool ok = ct_cuda_parts_from(index, ct_cuda_stream(d, stream), parts, n);
+    ct_cuda_leave(before);
+    return ok;
+}
+
+static void *record_either(void *self, int index, void *in_order, void *by_parts) {
+    (void)self;
+    CUcontext before;
+    if (!ct_cuda_enter(index, &before)) return in_order;
+    void *both = ct_cuda_work_either(in_order, by_parts);
+    ct_cuda_leave(before);
+    return both;
 }
 
 const ct_backend ct_cuda_backend = {.size = sizeof(ct_backend),
@@ -497,6 +515,8 @@ const ct_backend ct_cuda_backend = {.size = sizeof(ct_backend),
                                     .record_end = record_end,
                                     .record_launch = record_launch,
                                     .record_free = record_free,
+                                    .record_from = record_from,
+                                    .record_either = record_either,
                                     .host_allocate = host_allocate,
                                     .host_release = host_release,
                                     .prepare = ct_cuda_prepare};

@@ -66,13 +66,15 @@
 
 /* Those that older drivers lack, and that can be done without: NULL then. */
 #if CUDA_VERSION >= 12030
-#define CT_CUDA_GRAPH_FUNCTIONS(X)     \
-    X(cuGraphNodeGetType)              \
-    X(cuGraphMemsetNodeGetParams)      \
-    X(cuGraphNodeGetDependencies_v2)   \
-    X(cuGraphNodeGetDependentNodes_v2) \
-    X(cuGraphAddKernelNode_v2)         \
-    X(cuGraphAddDependencies_v2)       \
+#define CT_CUDA_GRAPH_FUNCTIONS(X)          \
+    X(cuStreamGetCaptureInfo_v3)            \
+    X(cuStreamUpdateCaptureDependencies_v2) \
+    X(cuGraphNodeGetType)                   \
+    X(cuGraphMemsetNodeGetParams)           \
+    X(cuGraphNodeGetDependencies_v2)        \
+    X(cuGraphNodeGetDependentNodes_v2)      \
+    X(cuGraphAddKernelNode_v2)              \
+    X(cuGraphAddDependencies_v2)            \
     X(cuGraphDestroyNode)
 #else
 #define CT_CUDA_GRAPH_FUNCTIONS(X)

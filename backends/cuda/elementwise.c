@@ -9,8 +9,8 @@
 #include "backends/cuda/cuda.h"
 
 /* One op of the generated code: CT_CUDA_ELEMENTWISE(name, part, typed, classes), classes being floats, integers and bool, a bit
- * each, and one more for kernels of floats that go along rows. */
-enum { FLOATS = 1, INTEGERS = 2, BOOLS = 4, ROWS = 8, PARTS = 8, DTYPES = CT_BOOL + 1 };
+ * each, one more for kernels of floats that go along rows, and one for formulas of which dense kernels take two packs for each thread. */
+enum { FLOATS = 1, INTEGERS = 2, BOOLS = 4, ROWS = 8, TWO_PACKS = 16, PARTS = 8, DTYPES = CT_BOOL + 1 };
 typedef enum walk { FLAT, STRIDED, ALONG_ROWS, WALKS } walk; /* as in the device code */
 typedef struct entry {
     const char *name;
@@ -112,6 +112,11 @@ static ct_cuda_function *function_of(const entry *e, ct_dtype dtype, walk w) {
     return function;
 }
 
+static int packs_of(const ct_call *call, const entry *e, ct_dtype dtype) { /* as in the device code */
+    const bool half = dtype == CT_F16 || dtype == CT_BF16;
+    return (e->classes & TWO_PACKS) && (dtype == CT_F32 || (half && call->n_in == 1)) ? 2 : 1;
+}
+
 static int pack_of(ct_dtype dtype) {
     const int size = (int)ct_cuda_dtype_size(dtype);
     return size == 1 ? 4 : 16 / size;
@@ -131,8 +136,9 @@ static bool join_address(const char *data, ct_dtype dtype, int64_t *all) {
     return (intptr_t)data % size == 0;
 }
 
-/* What all kernels read. Returns whether an element's number is its place in every operand that is not one value. */
-static bool fill(const ct_call *call, ct_cuda_flat *a) {
+/* What all kernels read. Returns whether an element's number is its place in every operand that is not one value. An only input that is one
+ * value is no case for the dense kernels, which do not ask for it, unless there is but one element. */
+static bool fill(const ct_call *call, ct_cuda_flat *a, int pack) {
     memset(a, 0, sizeof *a);
     a->total = ct_cuda_count(call->out[0]);
     a->out = ct_cuda_address(call->out[0]);
@@ -140,16 +146,18 @@ static bool fill(const ct_call *call, ct_cuda_flat *a) {
     bool flat = ct_cuda_is_dense(call->out[0]), whole = join_address(a->out, call->out[0]->dtype, &all);
     for (int i = 0; i < call->n_in; i++) {
         const ct_view *in = call->in[i];
-        if (call->numbers >> i & 1) memcpy(a->numbers[i], in->buffer, CT_NUMBER_BYTES);
+        const bool number = call->numbers >> i & 1, alone = call->n_in == 1;
+        if (number) memcpy(a->numbers[i], in->buffer, CT_NUMBER_BYTES);
         else a->in[i] = ct_cuda_address(in);
-        if (is_single(in)) {
+        if (is_single(in) && (!alone || number || a->total > 1)) {
             a->single |= 1u << i;
+            flat = flat && !alone;
             continue;
         }
         flat = flat && ct_cuda_is_dense(in);
         whole = join_address(a->in[i], in->dtype, &all) && whole;
     }
-    a->unit = whole ? unit_of(all) : 0;
+    a->packs = whole && unit_of(all) >= pack ? a->total / pack : 0;
     read_attrs(call, a);
     return flat;
 }
@@ -191,10 +199,11 @@ static bool run(const ct_call *call, ct_stream *stream) {
     const entry *e = find(call->op);
     const ct_dtype dtype = call->in[e->typed]->dtype;
     ct_cuda_elementwise a;
-    const bool flat = fill(call, &a.flat);
+    const int pack = pack_of(dtype);
+    const bool flat = fill(call, &a.flat, pack);
     if (a.flat.total == 0) return true;
     if (!flat) return run_strided(call, e, dtype, &a);
-    const int each = a.flat.unit >= pack_of(dtype) ? pack_of(dtype) : 1;
+    const int each = a.flat.packs ? pack * packs_of(call, e, dtype) : 1;
     const ct_cuda_shape shape = {.grid = ct_cuda_all_blocks(call, ct_cuda_ceil_div(a.flat.total, each), 256),
                                  .block = 256};
     return ct_cuda_launch(call, function_of(e, dtype, FLAT), shape, &a);

@@ -22,14 +22,14 @@ CT_DEVICE bool ct_is(double attribute, double number) {
     return __double_as_longlong(attribute) == __double_as_longlong(number);
 }
 
-// Inputs that are one value.
+// Inputs that are one value, a bit each.
 template <typename S, typename C, int N, unsigned MASKS>
-CT_DEVICE ct_values<C, N> ct_single_values(const ct_cuda_flat &a) {
+CT_DEVICE ct_values<C, N> ct_single_values(const ct_cuda_flat &a, uint32_t one) {
     ct_values<C, N> single;
 #pragma unroll
     for (int i = 0; i < N; i++) {
         const void *at = a.in[i] ? (const void *)a.in[i] : (const void *)a.numbers[i];
-        if (!(a.single >> i & 1)) single.x[i] = C(0);
+        if (!(one >> i & 1)) single.x[i] = C(0);
         else single.x[i] = MASKS >> i & 1 ? ct_from_bool<C>(*(const uint8_t *)at) : ct_load<C>(*(const S *)at);
     }
     return single;
@@ -37,7 +37,7 @@ CT_DEVICE ct_values<C, N> ct_single_values(const ct_cuda_flat &a) {
 
 // The results of one pack of each input.
 template <typename S, typename C, typename R, int N, unsigned MASKS, int V, typename F>
-CT_DEVICE ct_pack<R, V> ct_compute(const ct_cuda_flat &a, const ct_values<C, N> &single, const ct_pack<S, V> (&in)[N],
+CT_DEVICE ct_pack<R, V> ct_compute(uint32_t one, const ct_values<C, N> &single, const ct_pack<S, V> (&in)[N],
                                    const ct_pack<uint8_t, V> (&masks)[N], F formula) {
     ct_pack<R, V> out;
 #pragma unroll
@@ -45,9 +45,9 @@ CT_DEVICE ct_pack<R, V> ct_compute(const ct_cuda_flat &a, const ct_values<C, N> 
         ct_values<C, N> v;
 #pragma unroll
         for (int i = 0; i < N; i++)
-            v.x[i] = a.single >> i & 1 ? single.x[i]
-                     : MASKS >> i & 1  ? ct_from_bool<C>(masks[i].v[k])
-                                       : ct_load<C>(in[i].v[k]);
+            v.x[i] = one >> i & 1     ? single.x[i]
+                     : MASKS >> i & 1 ? ct_from_bool<C>(masks[i].v[k])
+                                      : ct_load<C>(in[i].v[k]);
         out.v[k] = ct_store<R>(formula(v));
     }
     return out;
@@ -79,42 +79,54 @@ CT_DEVICE void ct_row_offsets(const ct_cuda_elementwise &a, int64_t p, int64_t (
 
 // The result of one element, which lies at offset[i + 1] in input i.
 template <typename S, typename C, typename R, int N, unsigned MASKS, typename F>
-CT_DEVICE R ct_compute_one(const ct_cuda_flat &a, const ct_values<C, N> &single, const int64_t (&offset)[N + 1],
-                           F formula) {
+CT_DEVICE R ct_compute_one(const ct_cuda_flat &a, uint32_t one, const ct_values<C, N> &single,
+                           const int64_t (&offset)[N + 1], F formula) {
     ct_values<C, N> v;
 #pragma unroll
     for (int i = 0; i < N; i++)
-        v.x[i] = a.single >> i & 1 ? single.x[i]
-                 : MASKS >> i & 1  ? ct_from_bool<C>(((const uint8_t *)a.in[i])[offset[i + 1]])
-                                   : ct_load<C>(((const S *)a.in[i])[offset[i + 1]]);
+        v.x[i] = one >> i & 1     ? single.x[i]
+                 : MASKS >> i & 1 ? ct_from_bool<C>(((const uint8_t *)a.in[i])[offset[i + 1]])
+                                  : ct_load<C>(((const S *)a.in[i])[offset[i + 1]]);
     return ct_store<R>(formula(v));
 }
 
 // Dense operands. S is how elements are stored, C what they are computed in, MASKS the operands that are bool whatever S
-// is, R how results are stored. One pack for each thread keeps memory busiest, as long as all threads that a device has
-// room for are there: a kernel of its own, in which no strides take registers.
-template <typename S, typename C, typename R, int N, unsigned MASKS, typename F>
+// is, R how results are stored, P how many packs a thread reads before it computes. One keeps memory busiest, as long as
+// all threads that a device has room for are there and the formula is short; where it is long, two share what a thread
+// does besides. A kernel of its own, in which no strides take registers. An only input is never one value here: to choose
+// between that and the pack would take an instruction for each element.
+template <typename S, typename C, typename R, int N, unsigned MASKS, int P, typename F>
 __device__ void ct_elementwise_flat(const ct_cuda_flat &a, F formula) {
     constexpr int V = ct_pack_length<S>();
     if (ct_does_nothing(a.head)) return;
-    const ct_values<C, N> single = ct_single_values<S, C, N, MASKS>(a);
-    const int64_t packs = a.unit >= V ? a.total / V : 0, step = ct_step();
-    for (int64_t p = ct_first(); p < packs; p += step) {
-        ct_pack<S, V> in[N];
-        ct_pack<uint8_t, V> masks[N];
+    const uint32_t one = N == 1 ? 0 : a.single;
+    const ct_values<C, N> single = ct_single_values<S, C, N, MASKS>(a, one);
+    for (int64_t p = (int64_t)blockIdx.x * (blockDim.x * P) + threadIdx.x; p < a.packs; p += ct_step() * P) {
+        ct_pack<S, V> in[P][N];
+        ct_pack<uint8_t, V> masks[P][N];
 #pragma unroll
-        for (int i = 0; i < N; i++) {
-            if (a.single >> i & 1) continue;
-            if (MASKS >> i & 1) masks[i] = ((const ct_pack<uint8_t, V> *)a.in[i])[p];
-            else in[i] = ((const ct_pack<S, V> *)a.in[i])[p];
+        for (int k = 0; k < P; k++) {
+            const int64_t at = p + k * blockDim.x;
+            if (k && at >= a.packs) break;
+#pragma unroll
+            for (int i = 0; i < N; i++) {
+                if (one >> i & 1) continue;
+                if (MASKS >> i & 1) masks[k][i] = ((const ct_pack<uint8_t, V> *)a.in[i])[at];
+                else in[k][i] = ((const ct_pack<S, V> *)a.in[i])[at];
+            }
         }
-        ((ct_pack<R, V> *)a.out)[p] = ct_compute<S, C, R, N, MASKS, V>(a, single, in, masks, formula);
+#pragma unroll
+        for (int k = 0; k < P; k++) {
+            const int64_t at = p + k * blockDim.x;
+            if (k && at >= a.packs) break;
+            ((ct_pack<R, V> *)a.out)[at] = ct_compute<S, C, R, N, MASKS, V>(one, single, in[k], masks[k], formula);
+        }
     }
-    for (int64_t e = packs * V + ct_first(); e < a.total; e += step) {
+    for (int64_t e = a.packs * V + ct_first(); e < a.total; e += ct_step()) {
         int64_t offset[N + 1];
 #pragma unroll
         for (int i = 0; i <= N; i++) offset[i] = e;
-        ((R *)a.out)[e] = ct_compute_one<S, C, R, N, MASKS>(a, single, offset, formula);
+        ((R *)a.out)[e] = ct_compute_one<S, C, R, N, MASKS>(a, one, single, offset, formula);
     }
 }
 
@@ -122,7 +134,7 @@ __device__ void ct_elementwise_flat(const ct_cuda_flat &a, F formula) {
 template <typename S, typename C, typename R, int N, unsigned MASKS, typename F>
 __device__ void ct_elementwise_strided(const ct_cuda_elementwise &a, F formula) {
     if (ct_does_nothing(a.flat.head)) return;
-    const ct_values<C, N> single = ct_single_values<S, C, N, MASKS>(a.flat);
+    const ct_values<C, N> single = ct_single_values<S, C, N, MASKS>(a.flat, a.flat.single);
     const int64_t step = ct_step();
     for (int64_t e = ct_first(); e < a.flat.total; e += step) {
         int64_t offset[N + 1] = {0}, rest = e;
@@ -139,7 +151,8 @@ __device__ void ct_elementwise_strided(const ct_cuda_elementwise &a, F formula) 
 #pragma unroll
             for (int i = 0; i <= N; i++) offset[i] += at * a.strides[i][d];
         }
-        ((R *)a.flat.out)[offset[0]] = ct_compute_one<S, C, R, N, MASKS>(a.flat, single, offset, formula);
+        ((R *)a.flat.out)[offset[0]] =
+            ct_compute_one<S, C, R, N, MASKS>(a.flat, a.flat.single, single, offset, formula);
     }
 }
 
@@ -148,7 +161,7 @@ __device__ void ct_elementwise_strided(const ct_cuda_elementwise &a, F formula) 
 template <typename S, typename C, typename R, int N, unsigned MASKS, typename F>
 __device__ void ct_elementwise_rows(const ct_cuda_elementwise &a, F formula) {
     if (ct_does_nothing(a.flat.head)) return;
-    const ct_values<C, N> single = ct_single_values<S, C, N, MASKS>(a.flat);
+    const ct_values<C, N> single = ct_single_values<S, C, N, MASKS>(a.flat, a.flat.single);
     constexpr int V = ct_pack_length<S>();
     const int64_t step = ct_step();
     for (int64_t p = ct_first(); p < a.flat.total / V; p += step) {
@@ -172,6 +185,6 @@ __device__ void ct_elementwise_rows(const ct_cuda_elementwise &a, F formula) {
             }
         }
         *(ct_pack<R, V> *)((R *)a.flat.out + offset[0]) =
-            ct_compute<S, C, R, N, MASKS, V>(a.flat, single, in, masks, formula);
+            ct_compute<S, C, R, N, MASKS, V>(a.flat.single, single, in, masks, formula);
     }
 }

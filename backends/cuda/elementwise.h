@@ -11,9 +11,8 @@ typedef struct ct_cuda_flat {
     ct_cuda_head head;
     char *out;
     const char *in[CT_CUDA_INPUTS]; /* NULL: a number */
-    int64_t total;
-    int32_t unit;                /* so many elements next to each other can be read and written at once, a power of 2 */
-    uint32_t single;             /* bit i: input i is one value */
+    int64_t total, packs; /* elements, and how many packs of them can be read and written at once; the rest follows */
+    uint32_t single;      /* bit i: input i is one value */
     double attrs[CT_CUDA_ATTRS]; /* in the order of the op's table */
     uint8_t given[CT_CUDA_ATTRS];
     unsigned char numbers[CT_CUDA_INPUTS][16];

@@ -2,12 +2,15 @@
  * H200 the device takes some 5 us from the kernel before it to the one behind it, with a kernel in its place less than 2. */
 #include "backends/cuda/recorded.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "backends/cuda/backend.h"
+#include "backends/cuda/branch.h"
 #include "backends/cuda/fill.h"
+#include "backends/cuda/tune.h"
 
 #if CUDA_VERSION >= 12030
 enum { NEIGHBORS = 16, SMALL = 1 << 16 }; /* nodes before and behind one, and bytes of a fill, at most */
@@ -87,4 +90,90 @@ void ct_cuda_recorded_improve(ct_cuda_device *d, int index, CUgraph graph) {
     free(nodes);
 #endif
     log_recorded(n, replaced);
+}
+
+/* ---- Work that is done in either of two ways ---- */
+
+enum { TURNS = 8, SKIPPED = 2, MEASURED = 2 * TURNS }; /* the first launches upload what they need */
+enum { IN_ORDER, BY_PARTS, UNDECIDED };
+static const double advantage = 0.99; /* that branches have to have */
+
+struct ct_cuda_work {
+    CUgraphExec graphs[2];
+    int choice;
+    int launches;                /* while it is undecided */
+    CUevent events[MEASURED][2]; /* before and behind each launch that is measured; NULL: there are none yet */
+};
+
+ct_cuda_work *ct_cuda_work_new(CUgraphExec graph) {
+    ct_cuda_work *made = calloc(1, sizeof *made);
+    if (made) made->graphs[IN_ORDER] = graph;
+    else ct_cuda.cuGraphExecDestroy(graph);
+    return made;
+}
+
+static void free_events(ct_cuda_work *w) {
+    for (int i = 0; i < MEASURED; i++)
+        for (int k = 0; k < 2; k++) {
+            if (w->events[i][k]) ct_cuda.cuEventDestroy_v2(w->events[i][k]);
+            w->events[i][k] = NULL;
+        }
+}
+
+static bool make_events(ct_cuda_work *w) {
+    bool ok = true;
+    for (int i = 0; i < MEASURED; i++)
+        for (int k = 0; k < 2; k++)
+            ok = ok && ct_cuda.cuEventCreate(&w->events[i][k], CU_EVENT_DEFAULT) == CUDA_SUCCESS;
+    if (!ok) free_events(w);
+    return ok;
+}
+
+ct_cuda_work *ct_cuda_work_either(ct_cuda_work *in_order, ct_cuda_work *by_parts) {
+    const int wanted = ct_cuda_branches_wanted();
+    in_order->graphs[BY_PARTS] = by_parts->graphs[IN_ORDER];
+    free(by_parts);
+    in_order->choice = wanted == 1                                                      ? BY_PARTS
+                       : wanted == 0 || !ct_cuda_tune_is_on() || !make_events(in_order) ? IN_ORDER
+                                                                                        : UNDECIDED;
+    return in_order;
+}
+
+/* By the least time of each; those before are skipped. */
+static void decide(ct_cuda_work *w) {
+    float least[2] = {HUGE_VALF, HUGE_VALF}, time;
+    char line[160];
+    for (int i = SKIPPED; i < MEASURED; i++)
+        if (ct_cuda.cuEventElapsedTime(&time, w->events[i][0], w->events[i][1]) == CUDA_SUCCESS && time < least[i % 2])
+            least[i % 2] = time;
+    w->choice = least[BY_PARTS] < advantage * least[IN_ORDER] ? BY_PARTS : IN_ORDER;
+    free_events(w);
+    snprintf(line, sizeof line, "cuda: recorded work takes %.4f ms in order and %.4f ms with branches",
+             (double)least[0], (double)least[1]);
+    ct_cuda_host->log(line);
+}
+
+static CUresult launch_measured(ct_cuda_work *w, CUstream stream) {
+    CUevent *events = w->events[w->launches];
+    const int way = w->launches++ % 2;
+    CUresult result = ct_cuda.cuEventRecord(events[0], stream);
+    if (result == CUDA_SUCCESS) result = ct_cuda.cuGraphLaunch(w->graphs[way], stream);
+    return result == CUDA_SUCCESS ? ct_cuda.cuEventRecord(events[1], stream) : result;
+}
+
+/* Nothing waits for the times: until they are there, work is done in order. */
+CUresult ct_cuda_work_launch(ct_cuda_work *w, CUstream stream) {
+    if (w->choice == UNDECIDED && !ct_cuda_is_capturing(stream)) {
+        if (w->launches < MEASURED) return launch_measured(w, stream);
+        if (ct_cuda.cuEventQuery(w->events[MEASURED - 1][1]) == CUDA_SUCCESS) decide(w);
+    }
+    return ct_cuda.cuGraphLaunch(w->graphs[w->choice == BY_PARTS ? BY_PARTS : IN_ORDER], stream);
+}
+
+void ct_cuda_work_free(ct_cuda_work *w) {
+    if (!w) return;
+    free_events(w);
+    for (int i = 0; i < 2; i++)
+        if (w->graphs[i]) ct_cuda.cuGraphExecDestroy(w->graphs[i]);
+    free(w);
 }

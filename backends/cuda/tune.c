@@ -14,16 +14,17 @@
 
 /* What counts is the time on the device and what it costs the host to enqueue: of small work both matter, of large work the second is
  * nothing. The stream is held while a run of attempts is enqueued, so that the device does not wait for the host in between. A run is
- * to last so long on the device that events resolve it, and the least of some runs counts. Another candidate than the first has to be
- * faster by more than what two runs differ. */
-enum { RUN_MICROSECONDS = 100, RUN_ATTEMPTS = 10, RUNS = 3 };
-static const double advantage = 0.98;
+ * to last so long on the device that events resolve it. Candidates take turns, so that clocks that rise after idleness, or fall as the device
+ * gets hot, change the times of all of them alike; the least of a candidate's runs counts, and work that fills one run has more of them. A candidate
+ * that is behind drops out. Another one than the first has to be faster by more than what two runs differ. */
+enum { RUN_MICROSECONDS = 100, RUN_ATTEMPTS = 10, RUNS = 3, LONG_RUNS = 8 };
+static const double advantage = 0.98, behind = 1.25, behind_later = 1.08;
 
 static pthread_mutex_t reading = PTHREAD_MUTEX_INITIALIZER;   /* of tables, for the time of a lookup */
 static pthread_mutex_t measuring = PTHREAD_MUTEX_INITIALIZER; /* one at a time: they would slow each other down */
 static ct_choices *tables[CT_CUDA_DEVICES];
 
-static bool is_on(void) {
+bool ct_cuda_tune_is_on(void) {
     static _Atomic int state;
     int now = atomic_load_explicit(&state, memory_order_relaxed);
     if (!now) {
@@ -102,33 +103,39 @@ static double run(const contest *c, int candidate, int attempts) {
     return ok ? ((double)milliseconds * 1e3 + enqueued) / attempts : INFINITY;
 }
 
-/* best: the least so far. A candidate that is far behind is not run again. */
-static double measure(const contest *c, int candidate, double best) {
-    double least = INFINITY;
-    /* Once beforehand, which loads its code: that may wait for the stream. */
+/* One run of one attempt, after one that loads its code, which may wait for the stream. */
+static double try_once(const contest *c, int candidate) {
     if (!c->attempt(c->context, candidate) || ct_cuda.cuStreamSynchronize(c->stream) != CUDA_SUCCESS) return INFINITY;
-    const double once = run(c, candidate, 1);
-    if (once > 2 * best + 20) return once;
-    const double fit = RUN_MICROSECONDS / (once > 1 ? once : 1);
-    const int attempts = fit < 1 ? 1 : fit > RUN_ATTEMPTS ? RUN_ATTEMPTS : (int)fit;
-    for (int i = 0; i < RUNS; i++) {
-        const double next = run(c, candidate, attempts);
-        if (next < least) least = next;
-    }
-    return least;
+    return run(c, candidate, 1);
 }
 
 static int fastest(const contest *c, const char *family, int n) {
-    double best = INFINITY, first = INFINITY;
+    double once[CT_CHOICE_COUNT], least[CT_CHOICE_COUNT], best = INFINITY;
     int choice = 0;
     for (int i = 0; i < n; i++) {
-        const double time = measure(c, i, best);
-        if (i == 0) first = time;
-        if (time < best * (choice == 0 && i ? advantage : 1)) best = time, choice = i;
+        once[i] = try_once(c, i);
+        least[i] = INFINITY;
+        if (once[i] < best) best = once[i];
     }
+    const int rounds = best < RUN_MICROSECONDS ? RUNS : LONG_RUNS;
+    double limit = 2 * best + 20; /* of one attempt, which says little */
+    for (int round = 0; round < rounds; round++) {
+        for (int i = 0; i < n; i++) {
+            if ((round ? least[i] : once[i]) > limit) continue;
+            const double fit = RUN_MICROSECONDS / (once[i] > 1 ? once[i] : 1);
+            const double next = run(c, i, fit < 1 ? 1 : fit > RUN_ATTEMPTS ? RUN_ATTEMPTS : (int)fit);
+            if (next < least[i]) least[i] = next;
+        }
+        best = INFINITY;
+        for (int i = 0; i < n; i++)
+            if (least[i] < best) best = least[i];
+        limit = (round < RUNS - 1 ? behind : behind_later) * best;
+    }
+    for (int i = 1; i < n; i++)
+        if (least[i] < least[choice] * (choice ? 1 : advantage)) choice = i;
     char line[192];
-    snprintf(line, sizeof line, "tune %s: candidate %d of %d, %.1f us; the first %.1f us", family, choice, n, best,
-             first);
+    snprintf(line, sizeof line, "tune %s: candidate %d of %d, %.1f us; the first %.1f us", family, choice, n,
+             least[choice], least[0] < INFINITY ? least[0] : once[0]);
     ct_cuda_host->log(line);
     return choice;
 }
@@ -157,7 +164,7 @@ int ct_cuda_tune(const ct_call *call, const char *family, const void *key, size_
                  bool (*attempt)(void *context, int candidate), void *context) {
     CUcontext before;
     const int index = call->device.index;
-    if (n < 2 || !is_on() || key_bytes > CT_CHOICE_KEY) return 0;
+    if (n < 2 || !ct_cuda_tune_is_on() || key_bytes > CT_CHOICE_KEY) return 0;
     if (n > CT_CHOICE_COUNT) n = CT_CHOICE_COUNT;
     ct_cuda_device *d = ct_cuda_enter(index, &before);
     if (!d) return 0;

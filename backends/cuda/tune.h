@@ -19,6 +19,8 @@
 int ct_cuda_tune(const ct_call *call, const char *family, const void *key, size_t key_bytes, int n,
                  bool (*attempt)(void *context, int candidate), void *context);
 
+bool ct_cuda_tune_is_on(void); /* CT_TUNE=0: nothing is measured */
+
 /* Work on the stream is being recorded, not run, so that nothing can be measured. */
 bool ct_cuda_is_capturing(CUstream stream);
 

@@ -194,6 +194,12 @@ typedef struct ct_backend {
      * parallel. The calls have kernels, views without buffers, and live as long as the graph that they are for. ready[i] becomes false where call i
      * cannot be done after all, which is no error. NULL: nothing takes long. */
     void (*prepare)(void *self, const ct_call *const *calls, int n, bool *ready);
+    /* Branches of work as one. What is enqueued after the k-th call of record_from in a recording is its part k, from 0 on; it comes after the n
+     * parts that are named, and what these came after, and may be done beside all others. Without any call there is one part. record_either makes one
+     * handle of two that do the same, in order and by parts, of which a launch may take either; they are its from then on. Both NULL: work is done in
+     * order. */
+    bool (*record_from)(void *self, int device, ct_stream *stream, const int *parts, int n);
+    void *(*record_either)(void *self, int device, void *in_order, void *by_parts);
 } ct_backend;
 
 /* What the core offers a module. */

@@ -347,7 +347,9 @@ static ct_backend guard = {.size = sizeof(ct_backend),
                            .record_begin = guard_record_begin,
                            .record_end = guard_record_end,
                            .record_launch = guard_record_launch,
-                           .record_free = guard_record_free};
+                           .record_free = guard_record_free,
+                           .record_from = guard_record_from,
+                           .record_either = guard_record_either};
 
 CT_API const ct_backend *ct_backend_module(const ct_host *given, char *why, size_t room);
 const ct_backend *ct_backend_module(const ct_host *given, char *why, size_t room) {

@@ -43,6 +43,8 @@ bool guard_record_begin(void *self, int device, ct_stream *stream);
 bool guard_record_end(void *self, int device, ct_stream *stream, void **handle);
 bool guard_record_launch(void *self, int device, void *handle, ct_stream *stream);
 void guard_record_free(void *self, int device, void *handle);
+bool guard_record_from(void *self, int device, ct_stream *stream, const int *parts, int n);
+void *guard_record_either(void *self, int device, void *in_order, void *by_parts);
 
 bool guard_stream_new(void *self, int device, void **handle);
 bool guard_stream_wrap(void *self, int device, void *theirs, void **handle); /* the handle of another stream of its */

@@ -34,12 +34,22 @@ static unsigned masks_of(const op_def *op) {
     return masks;
 }
 
+/* How many packs a thread of a dense kernel takes at once. Two, where a formula is long enough to be worth it, and not so long that arithmetic
+ * is all that counts; of halves, which have twice as many elements in a pack, two operands would take registers, and threads with them. */
+enum { LONG_FORMULA = 25, LONGEST_FORMULA = 70 };
+static int packs_of(const op_def *op, const element *e) {
+    const int cost = formula_cost(&op->value);
+    const bool single = strcmp(e->stored, "float") == 0, half = !single && strcmp(e->computed, "float") == 0;
+    return cost >= LONG_FORMULA && cost < LONGEST_FORMULA && (single || (half && count_inputs(op) == 1)) ? 2 : 1;
+}
+
 /* One loop over the elements. choice: the value that its enum has, or -1 where the loop asks for each element. */
 static void emit_loop(text *t, const op_def *op, const element *e, walk w, int choice) {
     const op_def *names = owner(op);
-    put(t, "ct_elementwise_%s<%s, %s, %s, %d, %uu>(a, [&](const ct_values<%s, %d> &v) {\n", walks[w].loop, e->stored,
-        e->computed, op->bool_result ? "uint8_t" : e->stored, count_inputs(op), masks_of(op), e->computed,
-        count_inputs(op));
+    put(t, "ct_elementwise_%s<%s, %s, %s, %d, %uu", walks[w].loop, e->stored, e->computed,
+        op->bool_result ? "uint8_t" : e->stored, count_inputs(op), masks_of(op));
+    if (w == FLAT) put(t, ", %d", packs_of(op, e));
+    put(t, ">(a, [&](const ct_values<%s, %d> &v) {\n", e->computed, count_inputs(op));
     put(t, "        return ct_op_%s<%s, %s>(", op->name, e->computed, e->stored);
     for (int i = 0, n = 0; i < op->n_args; i++) {
         if (is_attr(&op->args[i])) continue;
@@ -81,7 +91,8 @@ static void emit_kernel(text *t, const op_def *op, const element *e, walk w) {
 static unsigned classes_of(const op_def *op) {
     const bool on_floats = op->class != CLASS_INT, on_integers = op->class != CLASS_FLOAT,
                on_bools = op->class == CLASS_ALL || op->class == CLASS_INT;
-    return (unsigned)(on_floats + 2 * on_integers + 4 * (on_integers && on_bools) + 8 * (on_floats && has_rows(op)));
+    return (unsigned)(on_floats + 2 * on_integers + 4 * (on_integers && on_bools) + 8 * (on_floats && has_rows(op)) +
+                      16 * (packs_of(op, &floats[0]) == 2));
 }
 
 /* Which of its inputs says what is computed in. */

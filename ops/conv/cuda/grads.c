@@ -2,6 +2,7 @@
  * the activation's derivative and with the bias's gradient summed on the way, and both convolutions read it as it then lies. */
 #include "ops/conv/cuda/grads.h"
 
+#include "backends/cuda/branch.h"
 #include "backends/cuda/tune.h"
 #include "ops/conv/cuda/dnn.h"
 #include "ops/conv/cuda/dnn/plan.h"
@@ -104,36 +105,65 @@ static const char *can(const ct_call *call) {
     return why ? why : ct_cuda_conv_weight_grad_dnn_can(&h.weight);
 }
 
+/* Small gradients may be computed beside each other, and then have workspaces of their own. */
+static bool are_small(const ct_call *call, size_t workspaces) {
+    const size_t most = 32 << 20, size = ct_cuda_dtype_size(call->in[0]->dtype);
+    return workspaces + (size_t)(ct_cuda_count(call->in[0]) + ct_cuda_count(call->in[2])) * size < most;
+}
+
 /* Here engines may be measured, which read a cotangent: any numbers will do. */
 static size_t scratch(const ct_call *call) {
     const ct_cuda_conv_grads p = pass_of(call);
     halves h;
     divide(call, ct_cuda_address(call->in[0]), 0, &h);
     const size_t input = ct_cuda_conv_input_grad_dnn_scratch(&h.input),
-                 weight = ct_cuda_conv_weight_grad_dnn_scratch(&h.weight);
-    return cotangent_bytes(call) + sums_bytes(call, &p) + (input > weight ? input : weight);
+                 weight = aligned(ct_cuda_conv_weight_grad_dnn_scratch(&h.weight));
+    const size_t both = are_small(call, input + weight) ? input + weight : input > weight ? input : weight;
+    return cotangent_bytes(call) + sums_bytes(call, &p) + both;
+}
+
+/* The gradients of bias and weights, on the stream of the call of the latter. */
+static bool make_weights(const ct_call *call, ct_cuda_conv_grads *p, halves *h) {
+    static ct_cuda_function bias_grads[] = CT_CUDA_OF_FLOATS("bias_grad");
+    ct_call bias = *call;
+    bias.stream = h->weight.stream;
+    if (p->sums) {
+        const ct_cuda_shape shape = {.grid = ct_cuda_grid(p->channels), .block = CT_CUDA_GRADS_THREADS};
+        p->dbias = ct_cuda_address(call->out[2]), p->dbias_stride = call->out[2]->strides[0];
+        if (!ct_cuda_launch(&bias, &bias_grads[call->in[0]->dtype], shape, p)) return false;
+    }
+    return ct_cuda_conv_weight_grad_dnn_run(&h->weight, h->weight.stream);
+}
+
+/* Both, in a recording beside each other where there are workspaces for that. */
+static bool make_both(const ct_call *call, ct_cuda_conv_grads *p, halves *h, ct_stream *stream) {
+    ct_cuda_branch branch;
+    if (!ct_cuda_branch_begin(call, &branch)) return false;
+    if (branch.apart) {
+        const size_t weight = aligned(ct_cuda_conv_weight_grad_dnn_scratch(&h->weight)),
+                     input = ct_cuda_conv_input_grad_dnn_scratch(&h->input);
+        if (are_small(call, input + weight) && weight + input <= h->input.scratch.bytes) {
+            h->weight.stream = branch.call.stream;
+            h->input.scratch.offset += weight, h->input.scratch.bytes -= weight;
+        }
+    }
+    const bool ok = make_weights(call, p, h) && ct_cuda_conv_input_grad_dnn_run(&h->input, stream);
+    return ct_cuda_branch_end(call, &branch) && ok;
 }
 
 static bool run(const ct_call *call, ct_stream *stream) {
-    static ct_cuda_function passes[] = CT_CUDA_OF_FLOATS("channels_last"),
-                            bias_grads[] = CT_CUDA_OF_FLOATS("bias_grad");
-    const ct_dtype dtype = call->in[0]->dtype;
+    static ct_cuda_function passes[] = CT_CUDA_OF_FLOATS("channels_last");
     ct_cuda_conv_grads p = pass_of(call);
     p.to = ct_cuda_scratch(call);
     p.g = ct_cuda_address(call->in[0]);
     p.y = p.activation == CT_ACT_NONE ? NULL : ct_cuda_address(call->in[1]);
     p.sums = wants_bias(call) ? (double *)(void *)(p.to + cotangent_bytes(call)) : NULL;
     p.aligned = ct_cuda_is_aligned(p.g) && ct_cuda_is_aligned(p.y);
-    ct_cuda_shape shape = {.grid = (unsigned)(p.parts * p.channel_tiles), .block = CT_CUDA_GRADS_THREADS};
-    if (!ct_cuda_launch(call, &passes[dtype], shape, &p)) return false;
-    if (p.sums) {
-        p.dbias = ct_cuda_address(call->out[2]), p.dbias_stride = call->out[2]->strides[0];
-        shape.grid = ct_cuda_grid(p.channels);
-        if (!ct_cuda_launch(call, &bias_grads[dtype], shape, &p)) return false;
-    }
+    const ct_cuda_shape shape = {.grid = (unsigned)(p.parts * p.channel_tiles), .block = CT_CUDA_GRADS_THREADS};
+    if (!ct_cuda_launch(call, &passes[call->in[0]->dtype], shape, &p)) return false;
     halves h;
     divide(call, p.to, cotangent_bytes(call) + sums_bytes(call, &p), &h);
-    return ct_cuda_conv_weight_grad_dnn_run(&h.weight, stream) && ct_cuda_conv_input_grad_dnn_run(&h.input, stream);
+    return make_both(call, &p, &h, stream);
 }
 
 CT_CUDA_KERNELS(conv_grads) = {
