@@ -52,14 +52,20 @@ typedef struct ct__job {
     double timeout;
     char engine[160];
     bool joined, ended;
-    bool nccl_alone;   /* without MPI: CUDA tensors alone */
-    bool progress;     /* a thread moves calls on */
-    char broken[1024]; /* why nothing can be exchanged any more; "": it can */
+    bool engine_is_hosts; /* the program has initialized MPI itself, and ends it */
+    bool nccl_alone;      /* without MPI */
+    bool progress;        /* a thread moves calls on */
+    char broken[1024];    /* why nothing can be exchanged any more; "": it can */
     ct_dist_stats stats;
 } ct__job;
 extern ct__job ct__job_state;
 
 double ct__seconds(void);
+
+/* Has a call made that may wait for other ranks for ever (patience.c). False: it has not returned within the limit, and no other
+ * will be made. The context has to be there until it returns: it is of static storage. */
+typedef void (*ct__patient_call)(void *context);
+bool ct__patiently(ct__patient_call call, void *context, double seconds);
 
 /* The thread that moves calls on (progress.c), and the lock of all use of the engine, which its holder may take
  * again. */

@@ -30,7 +30,6 @@ tells() {
     done
 }
 
-
 # by PROGRAM N: it says at its end by how many ranks it ran.
 by() { ranks "$2" "$tests/dist_$1" >"out.$mpi.$2" 2>&1 || { cat "out.$mpi.$2" && return 1; } && grep -q "^$2 ranks" "out.$mpi.$2"; }
 # The bits of every loss and of the running statistics are those of one process.
@@ -79,6 +78,16 @@ killed_in_save() {
 . "$source_dir/tests/dist/train.sh"
 . "$source_dir/tests/dist/hosts.sh"
 
+# A rank that is not there in time: the others do not wait in MPI_Init for ever.
+late() {
+    local r
+    CT_DIST_TIMEOUT=3 ranks 4 "$tests/dist_faults" late >"told.$mpi.late" 2>&1
+    cat "told.$mpi.late"
+    for r in 0 1 2; do
+        grep "dist_init: rank $r waits in MPI_Init: not all ranks of 4 have come to it within 3 s" "told.$mpi.late" || return 1
+    done
+}
+
 faults() {
     local recovery=yes # the launcher would end the others before they can tell
     check "$mpi: other shapes" tells 4 none shape 'dist_all_reduce: ranks disagree: ranks 0, 1 and 2 call all_reduce \(sum\) of f32\[3,4\], call 1; rank 3 calls all_reduce \(sum\) of f32\[3,5\], call 1'
@@ -93,11 +102,16 @@ faults() {
     check "$mpi: another network" tells 2 none network "ranks disagree: rank 0 calls broadcast from rank 0 of '1.weight', f32\\[2,4\\], call 3; rank 1 calls broadcast from rank 0 of '1.weight', f32\\[5,4\\]"
     check "$mpi: a rank that hangs in a step" tells 2 1 layer "dist_all_reduce: all_reduce \\(sum\\) of '1.bias to 0.weight', f32\\[30\\], call 5: rank 1 has not come to it within 3 s"
     check "$mpi: a rank that hangs" tells 4 3 sleep 'dist_all_reduce: all_reduce \(sum\) of f32\[3,4\], call 1: rank 3 has not come to it within 3 s, and does not answer'
+    check "$mpi: a rank that hangs before it joins" late
     # MPICH's launcher does not outlive this
     [ $mpi = mpich ] || check "$mpi: a rank that is killed" tells 4 3 kill 'dist_all_reduce: all_reduce \(sum\) of f32\[3,4\], call 1: rank 3 has not come to it within 3 s, and does not answer'
 }
 
 check "one process needs no MPI" env RANKS=1 "$tests/dist_collectives"
+refuses_timeout() { ! env CT_DIST_TIMEOUT="$1" "$tests/dist_collectives" >timeout.txt && grep -q "dist_init: CT_DIST_TIMEOUT is '$1'; expected seconds, more than 0" timeout.txt; }
+check "a time limit that is no number" refuses_timeout abc
+check "a time limit with something behind it" refuses_timeout 5abc
+check "a time limit below zero" refuses_timeout -2
 check "data parallel training by one process" "$tests/dist_parallel"
 check "sharded parameters of one process" "$tests/dist_sharded"
 check "tensor parallel layers of one process" "$tests/dist_tensor"

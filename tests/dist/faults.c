@@ -1,6 +1,6 @@
 /* Ranks that disagree, hang or die: the call ends on every other rank with a text, which is printed. Run by
  * tests/dist.sh under mpirun:
- *     faults shape|dtype|op|order|end|message|deadlock|sleep|kill|begun|meanwhile|network|layer|init */
+ *     faults shape|dtype|op|order|end|message|deadlock|sleep|kill|begun|meanwhile|network|layer|init|late */
 #include <signal.h>
 #include <unistd.h>
 
@@ -87,8 +87,11 @@ int main(int argc, char **argv) {
         signal(SIGALRM, die);
         ualarm(20000, 0);
     }
+    if (!strcmp(what, "late") && is_last()) sleep(8); /* the others have given up by then */
     if (argc != 2 || !ct_dist_init(.no_progress = !strcmp(what, "meanwhile") && is_last())) {
         printf("%s\n", ct_error());
+        fflush(stdout);
+        if (!strcmp(what, "late")) usleep(300000);
         return 2;
     }
     rank = ct_dist_rank();
