@@ -386,7 +386,8 @@ static bool begin(trainer *t) {
     const task_info *task = &tasks[t->learner.task];
     const bool first = t->rank == 0; /* writes, and prints */
     if (first && ((!t->options->resume && !trainer_make_folder(t)) || !trainer_lock(t))) return false;
-    if (!ranks_share_folder(t) || (t->options->resume && !trainer_resume(t))) return false;
+    if (!ranks_share_folder(t) || (t->options->resume && !trainer_resume(t)) || !ranks_compare_progress(t))
+        return false;
     if (!journal_open(&t->journal, first ? t->out : NULL, task, t->options->resume, t->run.step, t->run.epoch,
                       t->options->json))
         return false;
@@ -398,10 +399,13 @@ static bool begin(trainer *t) {
                  t->recipe->name, t->recipe->model.name, (long long)t->learner.parameters,
                  (long long)ct_dataset_count(t->learner.train), (long long)ct_dataset_count(t->learner.valid),
                  ct_get_threads(), ct_get_threads() == 1 ? "" : "s", ct_isa());
-    if (t->ranks > 1)
-        progress_say(&t->progress, "%d processes by %s, each with %lld of the %lld items of a batch%s", t->ranks,
-                     ct_dist_engine(), (long long)t->recipe->batch / t->sharers, (long long)t->recipe->batch,
-                     ranks_text(t));
+    if (t->ranks > 1) {
+        const int64_t batch = t->recipe->batch, least = batch / t->sharers;
+        char more[32] = "";
+        if (batch % t->sharers) snprintf(more, sizeof more, " or %lld", (long long)least + 1);
+        progress_say(&t->progress, "%d processes by %s, each with %lld%s of the %lld items of a batch%s", t->ranks,
+                     ct_dist_engine(), (long long)least, more, (long long)batch, ranks_text(t));
+    }
     if (t->options->resume) {
         progress_say(&t->progress, "going on in %s after step %lld of %lld", t->out, (long long)t->run.step,
                      (long long)t->total_steps);
@@ -502,7 +506,7 @@ int trainer_run(const trainer_options *options) {
     const bool joined = ct_dist_init();
     t->rank = ct_dist_rank();
     t->ranks = ct_dist_size();
-    if (joined && trainer_open_recipe(t) && make_parts(t) && begin(t)) {
+    if (joined && trainer_open_recipe(t) && ranks_compare_recipe(t) && make_parts(t) && begin(t)) {
         catch_signals();
         status = run_epochs(t);
         progress_clear(&t->progress);

@@ -88,6 +88,30 @@ state_divided() {
     for file in first/last first/best run/last run/best; do cmp "state/$file.safetensors" "state.$mpi/$file.safetensors" || return 1; done
 }
 
+# One of two processes was given another recipe, other data, or goes on from another step.
+disagrees() { # TEXT ARGUMENTS...
+    local text=$1 recovery=yes
+    shift
+    cat >odd.sh <<END
+[ "\${OMPI_COMM_WORLD_RANK:-\$PMI_RANK}" = 0 ] || set -- "\$@" $*
+exec "$cotangent" train tiny.yaml --out odd.\$\$ "\$@"
+END
+    ranks 2 sh odd.sh >"odd.$mpi.txt" 2>&1
+    cat "odd.$mpi.txt"
+    [ "$(grep -c ': error: ' "odd.$mpi.txt")" -eq 2 ] && grep -q "^rank 1: error: $text" "odd.$mpi.txt"
+}
+other_step() { # each machine has a folder of that name of its own, from another save
+    local recovery=yes rank
+    for rank in 0 1; do
+        rm -rf "step.$rank" && mkdir "step.$rank" && (cd "step.$rank" && "$cotangent" train ../tiny.yaml --out run >/dev/null) || return 1
+    done
+    (cd step.0 && "$cotangent" train --resume --epochs 4 --out run >/dev/null) || return 1
+    # shellcheck disable=SC2016
+    ranks 2 sh -c 'cd step.${OMPI_COMM_WORLD_RANK:-$PMI_RANK} && exec "$0" train --resume --epochs 5 --out run' "$cotangent" >"step.$mpi.txt" 2>&1
+    cat "step.$mpi.txt"
+    [ "$(grep -c 'error: ranks disagree: steps done: 36 on rank 1, and 48 on rank 0' "step.$mpi.txt")" -eq 2 ]
+}
+
 train_checks() {
     if ! grep -q 'CT_HEADER_JANSSON.*=1' "$build_dir/CMakeCache.txt" || ! grep -q 'CT_HEADER_LIBYAML.*=1' "$build_dir/CMakeCache.txt"; then
         skip "$mpi: cotangent train" "this build has no libyaml or no jansson"
@@ -97,6 +121,9 @@ train_checks() {
         check "$mpi: a classification by $n processes" trains shapes $n tiny.yaml --set model=mlp --set ema=0
         check "$mpi: the same bytes by $n processes" same_bytes $n
     done
+    check "$mpi: a batch that three processes cannot divide evenly" trains shapes 3 tiny.yaml --set model=mlp --set ema=0
+    check "$mpi: a process with another recipe" disagrees 'ranks disagree about the recipe: optimizer is .*lr: 0.03.* on rank 1, and .*lr: 0.01.* on rank 0' --lr 0.03
+    check "$mpi: a process that goes on from another step" other_step
     check "$mpi: a regression by 2 processes" trains sizes 2 csv-regression --data sizes.csv --batch 16 --epochs 2
     check "$mpi: a language model by 2 processes" trains text 2 char-gpt --data text.txt --batch 8 --epochs 2 --set model.layers=1 --set model.dim=16 --set model.heads=2 --set model.dropout=0 --set data.length=16
     check "$mpi: a divided language model by 4 processes" divided 4
