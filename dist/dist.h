@@ -41,6 +41,7 @@ struct ct_dist_group {
     ct_stream *stream;
     bool asked; /* whether all ranks have NCCL */
     int device;
+    unsigned char nccl_id[128]; /* of a group that NCCL alone has made */
     ct__flight *first, *last;
     struct ct_dist_group *next;
 };
@@ -117,6 +118,8 @@ typedef struct ct__dist_attrs {
 } ct__dist_attrs;
 ct_tensor *ct__dist_apply(ct__dist_kind kind, ct_tensor *x, ct_dist_reduction reduction, int root, ct_dist_group *group,
                           ct_dist_work *work);
+/* By NCCL alone: a receive gives what arrives, of the shape of x and on the device; a send an empty tensor. */
+ct_tensor *ct__dist_message(ct__dist_kind kind, ct_tensor *x, int peer, ct_dist_group *group);
 /* The shape of a result. False where x does not fit, with the reason in why. */
 bool ct__dist_result(ct__dist_kind kind, ct_dtype dtype, ct_dist_reduction reduction, int root, int size, ct_dims shape,
                      ct_dims *result, char *why, size_t room);
@@ -140,7 +143,7 @@ struct ct_dist_work {
     bool waited;
     bool enqueued; /* on a device: the result is there, and whoever uses it waits on the device */
     uint64_t id;
-    struct ct_dist_work *next;
+    struct ct_dist_work *next, *later; /* later: the next message that has begun, by NCCL alone */
 };
 
 #endif

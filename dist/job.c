@@ -54,28 +54,10 @@ static void share_processors(int local_ranks) {
     ct_set_threads(share > 1 ? share : 1);
 }
 
-static int number_of(const char *variable, int otherwise) {
-    const char *text = getenv(variable);
-    return text && *text ? atoi(text) : otherwise;
-}
-
-/* The places that torchrun gives out; without its variables one rank of one. */
 static bool join_by_nccl(void) {
-    ct__job *job = &ct__job_state;
-    char name[512];
-    const int rank = number_of("RANK", 0), size = number_of("WORLD_SIZE", 1);
-    if (!ct__nccl_open(name, sizeof name)) return ct_fail(CT_ERR_DEVICE, "dist_init", "engine 'nccl': %s", name);
-    if (size < 1 || rank < 0 || rank >= size)
-        return ct_fail(CT_ERR_VALUE, "dist_init", "RANK is %d and WORLD_SIZE %d", rank, size);
-    if (!(job->world.ranks = ct_calloc((size_t)size, sizeof *job->world.ranks)))
-        return ct_fail(CT_ERR_MEMORY, "dist_init", "no memory for %d ranks", size);
-    for (int i = 0; i < size; i++) job->world.ranks[i] = i;
-    job->world.rank = rank;
-    job->world.size = size;
-    job->local_rank = number_of("LOCAL_RANK", 0);
-    job->nccl_alone = true;
-    snprintf(job->engine, sizeof job->engine, "%.100s", name);
-    share_processors(number_of("LOCAL_WORLD_SIZE", 1));
+    int local_ranks = 1;
+    if (!ct__alone_join(&local_ranks)) return false;
+    share_processors(local_ranks);
     return true;
 }
 
@@ -124,7 +106,7 @@ static bool join(const char *engine, int ranks, const char *who) {
     if (strcmp(engine, "slurm") == 0)
         return ct_fail(CT_ERR_DEVICE, "dist_init",
                        "srun started this process as one of %d without telling MPI: use srun --mpi=pmix (Open MPI) or "
-                       "--mpi=pmi2 (MPICH)",
+                       "--mpi=pmi2 (MPICH), or CT_DIST=nccl for CUDA devices without MPI",
                        ranks);
     if (strcmp(engine, "nccl") == 0) return join_by_nccl();
     if (strcmp(engine, "openmpi") != 0 && strcmp(engine, "mpich") != 0)
@@ -204,6 +186,10 @@ bool ct_dist_end(void) {
             left = ct_fail(CT_ERR_STATE, "dist_end", "MPI_Finalize has not returned within %g s", job->timeout);
         else if (left && entry.problem) left = ct_fail(CT_ERR_STATE, "dist_end", "%s", entry.problem);
     }
+    if (!job->transport && job->broken[0]) {
+        left = false;
+        if (ct_ok()) ct_fail(CT_ERR_STATE, "dist_end", "%s", job->broken);
+    }
     for (ct_dist_group *g = &job->world; g; g = g->next) ct__device_leave(g);
     ct_free(job->world.ranks);
     job->world = (ct_dist_group){.size = 1, .next = job->world.next}; /* groups are still to be freed */
@@ -268,7 +254,9 @@ ct_dist_group *ct_dist_split(ct_dist_group *group, int color, int key) {
     ct_dist_group *made = ct_calloc(1, sizeof *made);
     if (made) *made = (ct_dist_group){.number = -1, .size = 1, .id = ++last_id};
     const char *problem = NULL;
-    if (from->size > 1) {
+    const bool alone = ct__alone_carries(from);
+    if (alone && made && !ct__alone_split(from, color, key, made)) goto failed;
+    if (from->size > 1 && !alone) {
         ct__flight flight;
         if (!ct__flight_begin(&flight, from, &(ct__transfer){.kind = CT__SPLIT}, (ct_dims){0}, "") ||
             !ct__flight_wait(&flight))
@@ -283,7 +271,7 @@ ct_dist_group *ct_dist_split(ct_dist_group *group, int color, int key) {
         }
         if (made) made->number = number, made->rank = rank, made->size = size;
     }
-    if (!made || !(made->ranks = ct_calloc((size_t)made->size, sizeof *made->ranks))) {
+    if (!made || (!made->ranks && !(made->ranks = ct_calloc((size_t)made->size, sizeof *made->ranks)))) {
         ct_fail(CT_ERR_MEMORY, "dist_split", "no memory for a group of ranks");
         goto failed;
     }
@@ -291,7 +279,7 @@ ct_dist_group *ct_dist_split(ct_dist_group *group, int color, int key) {
     made->next = job->world.next;
     job->world.next = made;
     ct__unlock();
-    if (learn_ranks(made)) return made;
+    if (alone || learn_ranks(made)) return made;
     ct__lock();
     job->world.next = made->next;
     ct__unlock();

@@ -150,7 +150,43 @@ if [ -e "$tests/standin/libnccl.so.2" ]; then
         export LD_LIBRARY_PATH="$tests/standin" CT_BACKEND_PATH="$tests/standin:$CT_BACKEND_PATH"
         "$@"
     )
+    # As torchrun starts them: N COMMAND...
+    torchrun() {
+        local n=$1 r status=0 list=()
+        shift
+        mkdir -p "meet" && rm -f meet/*
+        for r in $(seq 0 $((n - 1))); do
+            env RANK="$r" WORLD_SIZE="$n" LOCAL_RANK="$r" LOCAL_WORLD_SIZE="$n" MASTER_ADDR=localhost MASTER_PORT=29500 RANKS="$n" CT_STANDIN="$PWD/meet" \
+                timeout -k 2 60 "$@" >"torchrun.$r" 2>&1 &
+            list+=($!)
+        done
+        for r in "${list[@]}"; do wait "$r" || status=1; done
+        for r in $(seq 0 $((n - 1))); do cat "torchrun.$r"; done
+        return $status
+    }
+    # Under the guarded device's own name only the host's memory is tried by the programs; CUDA's is the stand-in.
+    by_nccl_alone() { torchrun "$1" "$tests/dist_$2" >alone.txt 2>&1 && cat alone.txt && grep -q "^$1 ranks" alone.txt; }
+    train_by_nccl() { # the losses are those of one process
+        rm -rf alone.one alone.two
+        "$cotangent" train tiny.yaml --set model=mlp --set ema=0 --set 'optimizer={name: sgd, lr: 0.02, momentum: 0.9}' --out alone.one &&
+            torchrun 2 "$cotangent" train tiny.yaml --set model=mlp --set ema=0 --set 'optimizer={name: sgd, lr: 0.02, momentum: 0.9}' --device cuda --out alone.two &&
+            grep -q '2 processes by NCCL' torchrun.0 && near alone.one alone.two
+    }
     check "CUDA tensors go by NCCL: a stand-in" standin "$tests/dist_nccl"
+    for n in 2 4; do
+        for program in collectives parallel sharded tensor; do
+            check "NCCL alone: $program by $n ranks: a stand-in" standin by_nccl_alone $n $program
+        done
+    done
+    check "NCCL alone: cotangent train by 2 processes: a stand-in" standin train_by_nccl
+    # One of two does not come, or comes to one call less: the other ends within the time limit, with a text.
+    nccl_hangs() {
+        CT_DIST_TIMEOUT=2 torchrun 2 "$tests/dist_faults" "$1" >alone.txt 2>&1
+        cat alone.txt
+        grep -q "$2" alone.txt
+    }
+    check "NCCL alone: a rank that does not join: a stand-in" standin nccl_hangs late 'dist: rank 0 waits until NCCL has joined 2 ranks: not all have come to it within 2 s'
+    check "NCCL alone: a rank that hangs: a stand-in" standin nccl_hangs one_less 'rank 0: dist_all_reduce: .*all_reduce (sum) of f32\[3,4\]: it has not ended on the device of rank 0 within 2 s: another rank has not come'
     mpi=openmpi
     [ ! -e "$build_dir/lib/libcotangent_mpi_openmpi.so" ] || check "ranks that NCCL does not join go through the host: a stand-in" standin by collectives 2
 else
