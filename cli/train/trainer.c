@@ -279,7 +279,10 @@ static bool finish_epoch(trainer *t) {
     progress_note(&t->progress, "validating ...");
     if (t->ema && !ct_ema_swap_in(t->ema)) return false;
     if (t->parallel && !ct_dist_broadcast_network(t->parallel)) return false; /* running statistics */
+    const uint64_t position = ct_rng_position(NULL);
     const bool whole = evaluate(&t->learner, t->valid, t->ranks == 1 ? &stop_wanted : NULL, &e);
+    /* each process evaluates some batches: what those have drawn is not part of the run, whose state is saved */
+    if (t->parallel && !ct_rng_set_position(NULL, position)) return false;
     const bool best = whole && is_better(t, &e);
     epoch_record record = {(double)t->run.epoch + 1,
                            (double)t->run.step,

@@ -88,6 +88,17 @@ state_divided() {
     for file in first/last first/best run/last run/best; do cmp "state/$file.safetensors" "state.$mpi/$file.safetensors" || return 1; done
 }
 
+# A recipe of its own by one, two and four processes: the same bytes. NAME ARGUMENTS...
+same_recipe() {
+    local name=$1 n
+    shift
+    for n in 1 2 4; do
+        mkdir -p "same.$mpi/$name.$n"
+        (cd "same.$mpi/$name.$n" && if [ "$n" -eq 1 ]; then "$cotangent" train "$@" --deterministic --out run; else ranks "$n" "$cotangent" train "$@" --deterministic --out run; fi) >same.txt 2>&1 || { cat same.txt && return 1; }
+        cmp "same.$mpi/$name.1/run/last.safetensors" "same.$mpi/$name.$n/run/last.safetensors" && cmp "same.$mpi/$name.1/run/best.safetensors" "same.$mpi/$name.$n/run/best.safetensors" || return 1
+    done
+}
+
 # One of two processes was given another recipe, other data, or goes on from another step.
 disagrees() { # TEXT ARGUMENTS...
     local text=$1 recovery=yes
@@ -128,5 +139,10 @@ train_checks() {
     check "$mpi: a language model by 2 processes" trains text 2 char-gpt --data text.txt --batch 8 --epochs 2 --set model.layers=1 --set model.dim=16 --set model.heads=2 --set model.dropout=0 --set data.length=16
     check "$mpi: a divided language model by 4 processes" divided 4
     check "$mpi: a divided optimizer's state has the same bytes" state_divided
+    local small=$PWD/tiny.yaml
+    check "$mpi: the same bytes of a language model" same_recipe gpt char-gpt --data "$PWD/text.txt" --batch 8 --epochs 2 --set model.layers=1 --set model.dim=16 --set model.heads=2 --set data.length=16
+    check "$mpi: the same bytes of batch norm, dropout and clipping" same_recipe norm "$small" --set 'model={name: cnn, width: 4, stages: 2, depth: 1, dropout: 0.2}' --set clip_norm=0.3
+    check "$mpi: the same bytes in f16, with shards that are not as large" same_recipe half "$small" --set precision=f16 --batch 22
+    check "$mpi: the same bytes of bf16 and captured steps, if they were" same_recipe captured "$small" --set precision=bf16 --capture true
     check "$mpi: a run goes on with another number of processes" killed_and_resumed
 }
