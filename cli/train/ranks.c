@@ -20,23 +20,33 @@ static bool compare_numbers(const trainer *t, const double *mine, const char *co
     return same;
 }
 
-/* Of all ranks, with the error of this one where it has one. */
-static bool all_agree(const trainer *t, bool mine) {
+static double hash_of(const char *text) { /* FNV-1a, in what a double holds */
+    uint64_t h = 14695981039346656037u;
+    for (; *text; text++) h = (h ^ (unsigned char)*text) * 1099511628211u;
+    return (double)(h >> 12);
+}
+
+bool ranks_ready(const trainer *t, bool mine) {
     const ct_code code = ct_error_code();
     char why[1024];
+    if (t->ranks == 1) return mine;
     snprintf(why, sizeof why, "%s", ct_error());
     ct_error_clear();
-    const double differs = !mine;
-    double *all = ranks_gather(&differs, 1);
-    int other = 0;
-    for (int r = 1; all && r < t->ranks && !other; r++)
-        if (all[r] > 0) other = r;
+    const double told[2] = {!mine, mine ? 0 : hash_of(why)};
+    double *all = ranks_gather(told, 2);
+    int first = -1;
+    bool said = false; /* by a rank before this one */
+    for (int r = t->ranks - 1; all && r >= 0; r--) {
+        if (all[2 * r] == 0) continue;
+        first = r;
+        said = said || (r < t->rank && all[2 * r + 1] == told[1]);
+    }
     const bool heard = all != NULL;
     free(all);
-    if (mine && !other) return heard;
-    ct_error_clear();
-    return mine ? ct_fail(CT_ERR_STATE, NULL, "rank %d has another recipe than rank 0", other)
-                : ct_fail(code, NULL, "%s", why);
+    if (!mine) ct_error_clear();
+    if (!mine && !said) return ct_fail(code, NULL, "%s", why);
+    if (mine && first > 0 && t->rank == 0) return ct_fail(CT_ERR_STATE, NULL, "rank %d could not begin", first);
+    return heard && first < 0;
 }
 
 bool ranks_compare_recipe(const trainer *t) {
@@ -54,7 +64,7 @@ bool ranks_compare_recipe(const trainer *t) {
             ct_tensor *all = right ? ct_dist_broadcast(ct_from_data(first, CT_DIMS(n), CT_U8), 0, NULL) : NULL;
             right = all && ct_read(all, first, (size_t)n);
         }
-        right = right && all_agree(t, recipe_check_rank(t->recipe, t->rank, first, (size_t)n));
+        right = right && ranks_ready(t, recipe_check_rank(t->recipe, t->rank, first, (size_t)n));
         free(first);
     }
     buffer_free(&text);
@@ -115,10 +125,15 @@ bool ranks_begin(trainer *t) {
             CT_ERR_VALUE, NULL,
             "batch: %lld items to train on are less than a batch of %lld, of which each process has its part",
             (long long)ct_dataset_count(t->learner.train), (long long)r->batch);
+    if (r->shards > 0 && (r->distributed.bf16 || r->distributed.sync_batch_norm))
+        return tree_fail(r->distributed.node,
+                         "with shards (--deterministic) gradients go as they are, and statistics are a shard's");
+    if (r->distributed.sync_batch_norm && t->ranks > 1 && !ct_nn_sync_batch_norm(t->learner.net, NULL)) return false;
     if (r->shards > 0 && r->accumulate > 1)
         return ct_fail(CT_ERR_VALUE, NULL, "accumulate: with shards a batch is cut already");
     if (t->ranks > 1 && (r->distributed.shard || r->distributed.tensor > 1) && !divide(t)) return false;
-    t->parallel = ct_dist_data_parallel(t->learner.net, .group = t->across, .shards = (int)r->shards);
+    t->parallel = ct_dist_data_parallel(t->learner.net, .group = t->across, .bf16 = r->distributed.bf16,
+                                        .shards = (int)r->shards);
     return t->parallel != NULL;
 }
 

@@ -267,7 +267,7 @@ static bool read_metrics(recipe *r, const tree *node) {
 }
 
 static bool read_distributed(recipe *r, const tree *node) {
-    static const char *const names[] = {"shard", "tensor"};
+    static const char *const names[] = {"shard", "tensor", "bf16", "sync_batch_norm"};
     char near[128];
     if (node->kind != TREE_MAP) return tree_fail(node, "distributed is a map, as in {shard: 3, tensor: 2}");
     r->distributed.node = node;
@@ -277,9 +277,13 @@ static bool read_distributed(recipe *r, const tree *node) {
             if (!read_integer(child, 0, 3, &r->distributed.shard)) return false;
         } else if (strcmp(child->key, "tensor") == 0) {
             if (!read_integer(child, 1, 4096, &r->distributed.tensor)) return false;
+        } else if (strcmp(child->key, "bf16") == 0) {
+            if (!read_flag(child, &r->distributed.bf16)) return false;
+        } else if (strcmp(child->key, "sync_batch_norm") == 0) {
+            if (!read_flag(child, &r->distributed.sync_batch_norm)) return false;
         } else
             return tree_fail_key(child, "distributed has no '%s'%s", child->key,
-                                 nearest_text(near, sizeof near, child->key, names, 2));
+                                 nearest_text(near, sizeof near, child->key, names, 4));
     }
     return true;
 }

@@ -84,6 +84,7 @@ typedef struct recipe {
     struct {
         const tree *node;
         int64_t shard, tensor; /* 0: no */
+        bool bf16, sync_batch_norm;
     } distributed;
     ct_train_mode capture;
     bool recompute, channels_last; /* of captured steps */

@@ -140,11 +140,10 @@ static bool make_parts(trainer *t) {
     const recipe *r = t->recipe;
     learner *l = &t->learner;
     l->recipe = r;
-    if (!learner_open_data(l) || !learner_measure(l) || !learner_build(l)) return false;
-    if (!(t->options->resume || learner_init(l)) || !learner_freeze(l))
-        return false; /* a checkpoint has its own weights */
-    if (!learner_to_device(l, own_device(t))) return false;
-    if (!ranks_begin(t) || !make_loaders(t)) return false;
+    const bool made = learner_open_data(l) && learner_measure(l) && learner_build(l) &&
+                      (t->options->resume || learner_init(l)) && /* a checkpoint has its own weights */
+                      learner_freeze(l) && learner_to_device(l, own_device(t));
+    if (!ranks_ready(t, made) || !ranks_ready(t, ranks_begin(t) && make_loaders(t))) return false;
     t->total_steps = r->epochs * ct_loader_batches(t->batches);
     t->log_every = t->total_steps / 2000 + 1;
     if (!make_optimizer(t)) return false;
@@ -509,7 +508,7 @@ int trainer_run(const trainer_options *options) {
     const bool joined = ct_dist_init();
     t->rank = ct_dist_rank();
     t->ranks = ct_dist_size();
-    if (joined && trainer_open_recipe(t) && ranks_compare_recipe(t) && make_parts(t) && begin(t)) {
+    if (joined && ranks_ready(t, trainer_open_recipe(t)) && ranks_compare_recipe(t) && make_parts(t) && begin(t)) {
         catch_signals();
         status = run_epochs(t);
         progress_clear(&t->progress);

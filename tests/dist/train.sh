@@ -100,6 +100,13 @@ same_recipe() {
 }
 
 # One of two processes was given another recipe, other data, or goes on from another step.
+told_by_first() { # TEXT ARGUMENTS...: what is wrong on all ranks is told once
+    local text=$1 recovery=yes
+    shift
+    ranks 3 "$cotangent" train "$@" --out wrong >"wrong.$mpi.txt" 2>&1
+    cat "wrong.$mpi.txt"
+    [ "$(grep -c 'error: ' "wrong.$mpi.txt")" -eq 1 ] && grep -q "^rank 0: error: .*$text" "wrong.$mpi.txt"
+}
 disagrees() { # TEXT ARGUMENTS...
     local text=$1 recovery=yes
     shift
@@ -109,7 +116,7 @@ exec "$cotangent" train tiny.yaml --out odd.\$\$ "\$@"
 END
     ranks 2 sh odd.sh >"odd.$mpi.txt" 2>&1
     cat "odd.$mpi.txt"
-    [ "$(grep -c ': error: ' "odd.$mpi.txt")" -eq 2 ] && grep -q "^rank 1: error: $text" "odd.$mpi.txt"
+    [ "$(grep -c ': error: ' "odd.$mpi.txt")" -eq 2 ] && grep -q '^rank 0: error: rank 1 could not begin' "odd.$mpi.txt" && grep -q "^rank 1: error: $text" "odd.$mpi.txt"
 }
 other_step() { # each machine has a folder of that name of its own, from another save
     local recovery=yes rank
@@ -132,8 +139,12 @@ train_checks() {
         check "$mpi: a classification by $n processes" trains shapes $n tiny.yaml --set model=mlp --set ema=0
         check "$mpi: the same bytes by $n processes" same_bytes $n
     done
+    check "$mpi: batch norm over all processes" trains normed 3 tiny.yaml --set 'model={name: cnn, width: 4, stages: 2, depth: 0, dropout: 0}' --set ema=0 --set distributed.sync_batch_norm=true
     check "$mpi: a batch that three processes cannot divide evenly" trains shapes 3 tiny.yaml --set model=mlp --set ema=0
     check "$mpi: a process with another recipe" disagrees 'ranks disagree about the recipe: optimizer is .*lr: 0.03.* on rank 1, and .*lr: 0.01.* on rank 0' --lr 0.03
+    check "$mpi: a recipe that is not there" told_by_first "there is no recipe 'nothing.yaml'" nothing.yaml
+    check "$mpi: more processes than items of a batch" told_by_first 'a batch of 2 items cannot be cut into 3 parts' tiny.yaml --batch 2
+    check "$mpi: processes that do not divide into those of a layer" told_by_first 'tensor is 2, and 3 processes are no multiple of it' gpt-divided --data text.txt
     check "$mpi: a process that goes on from another step" other_step
     check "$mpi: a regression by 2 processes" trains sizes 2 csv-regression --data sizes.csv --batch 16 --epochs 2
     check "$mpi: a language model by 2 processes" trains text 2 char-gpt --data text.txt --batch 8 --epochs 2 --set model.layers=1 --set model.dim=16 --set model.heads=2 --set model.dropout=0 --set data.length=16
