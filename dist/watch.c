@@ -36,20 +36,20 @@ static void drop_ended(void) {
     }
 }
 
-/* With the lock held. */
-static void end_job(const watched *w) {
+/* Without the lock here: who frees a group holds that of the engine, and then wants this one. */
+static void end_job(const ct__call_text *what) {
     ct__job *job = &ct__job_state;
     char call[256], text[640];
-    ct__call_describe(&w->call, call, sizeof call);
+    ct__call_describe(what, call, sizeof call);
     snprintf(text, sizeof text,
              "%s: it has not ended on the device of rank %d within %g s: another rank has not come to it, or is gone",
              call, job->world.rank, job->timeout);
     ct__lock();
-    ct__break(ct__kind_name((ct__dist_kind)w->call.kind), CT_ERR_STATE, text);
+    ct__break(ct__kind_name((ct__dist_kind)what->kind), CT_ERR_STATE, text);
     ct_error_clear(); /* it is told by the next call of the program */
-    ct__unlock();
     for (ct_dist_group *g = &job->world; g; g = g->next)
         if (g->nccl) watch.nccl->abort(g->nccl);
+    ct__unlock();
 }
 
 static void *run(void *none) {
@@ -58,12 +58,10 @@ static void *run(void *none) {
     for (bool over = false; !over;) {
         while (watch.first == watch.end) pthread_cond_wait(&watch.news, &watch.lock);
         drop_ended();
-        const watched *w = &watch.list[watch.first % ROOM];
-        if (watch.first < watch.end && ct__seconds() - w->began > ct__job_state.timeout) {
-            end_job(w);
-            over = true;
-        }
+        const watched oldest = watch.list[watch.first % ROOM];
+        over = watch.first < watch.end && ct__seconds() - oldest.began > ct__job_state.timeout;
         pthread_mutex_unlock(&watch.lock);
+        if (over) end_job(&oldest.call);
         nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
         pthread_mutex_lock(&watch.lock);
     }
