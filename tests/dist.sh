@@ -178,6 +178,15 @@ if [ -e "$tests/standin/libnccl.so.2" ]; then
             check "NCCL alone: $program by $n ranks: a stand-in" standin by_nccl_alone $n $program
         done
     done
+    losses_by_nccl() { torchrun "$1" "$tests/dist_parallel" losses && diff losses.1 torchrun.0; }
+    saves_by_nccl() {
+        mkdir -p "saved.nccl.$1"
+        torchrun "$1" "$tests/dist_checkpoint" "saved.nccl.$1" >alone.txt 2>&1 || { cat alone.txt && return 1; } && grep -q "^$1 ranks" alone.txt
+    }
+    for n in 2 4; do
+        check "NCCL alone: the same bits by $n ranks: a stand-in" standin losses_by_nccl $n
+        check "NCCL alone: checkpoints by $n ranks: a stand-in" standin saves_by_nccl $n
+    done
     check "NCCL alone: cotangent train by 2 processes: a stand-in" standin train_by_nccl
     # One of two does not come, or comes to one call less: the other ends within the time limit, with a text.
     nccl_hangs() {
