@@ -75,6 +75,11 @@ killed_in_save() {
         ranks 2 "$tests/dist_checkpoint" "torn.$mpi" after
 }
 
+owns_mpi() {
+    "mpicc.$mpi" "$source_dir/tests/dist/owner/owner.c" -I"$source_dir/include" -I"$build_dir/generated/include" -L"$build_dir/lib" -lcotangent -Wl,-rpath,"$build_dir/lib" -o "owner.$mpi" &&
+        ranks 3 "$PWD/owner.$mpi" && ranks 3 "$PWD/owner.$mpi" | grep -q '^3 ranks'
+}
+
 . "$source_dir/tests/dist/train.sh"
 . "$source_dir/tests/dist/hosts.sh"
 
@@ -133,6 +138,11 @@ for mpi in openmpi mpich; do
         check "$mpi: the same bits by $n ranks" same_losses $n
         check "$mpi: checkpoints by $n ranks" checkpoints $n
     done
+    if [ -e "$build_dir/lib/libcotangent.so" ] && command -v "mpicc.$mpi" >/dev/null; then
+        check "$mpi: a program that has initialized MPI itself" owns_mpi
+    else
+        skip "$mpi: a program that has initialized MPI itself" "there is no mpicc.$mpi, or no shared library"
+    fi
     check "$mpi: a GPT by sharded and tensor parallel layers" gpt 2
     train_checks
     faults

@@ -21,7 +21,8 @@ awk 'BEGIN { srand(3); print "a,b,size"; for (i = 0; i < 200; i++) { x = rand();
 for i in $(seq 60); do echo "Line $i says what line $((i * 7 % 60)) said before."; done >text.txt
 
 # Each epoch is told once, whatever the number of processes, and there is one report.
-told_once() { [ "$(tr '\r' '\n' <"$1.txt" | grep -c 'epoch  *1/.*train loss')" -eq 1 ] && [ -s "$1/report.html" ] && grep -q "<span>Processes</span><b>$2<" "$1/report.html"; }
+told_once() { [ "$(tr '\r' '\n' <"$1.txt" | grep -c 'epoch  *1/.*train loss')" -eq 1 ] && [ -s "$1/report.html" ] && grep -q "<span>Processes</span><b>$2<" "$1/report.html" &&
+    grep -q "a second, by $2 processes of [0-9]* thread" "$1/report.html" && grep -q '<span>Communication</span><b>[0-9.]* %<' "$1/report.html" && grep -q '<span>Imbalance</span><b>[0-9.]* %<' "$1/report.html"; }
 losses() { sed -n 's/.*"event":"epoch".*"train_loss":\([^,]*\),.*"valid_loss":\([^,]*\),.*/\1 \2/p' "$1/log.jsonl"; }
 # A network without batch norm and dropout, and an optimizer that is linear in the gradient: the losses are those of one process, but for rounding.
 near() { paste -d' ' <(losses "$1") <(losses "$2") | awk '{ for (i = 1; i <= 2; i++) { d = $i - $(i + 2); if (d < 0) d = -d; if (!(d <= 1e-4 * ($i < 0 ? -$i : $i))) bad = 1 } n++ } END { exit bad || !n }'; }
