@@ -75,8 +75,8 @@ static int compare(const void *a, const void *b) {
 
 /* ---- Timing: what a round takes is the longest of all ranks, which meet before it ---- */
 
-enum { COMPUTE, STEP, EXCHANGE, CPU, KINDS, LEAST = 5, MOST = 25 }; /* CPU: what a step takes of it */
-static const double enough = 4;                                     /* seconds of rounds, beyond the least number */
+enum { COMPUTE, STEP, EXCHANGE, CPU, CALL, KINDS, LEAST = 5, MOST = 25 }; /* CPU: what a step takes; CALL: latency */
+static const double enough = 4; /* seconds of rounds, beyond the least number */
 
 /* The gradients' bytes as buckets of the size that ct_dist_data_parallel has, all on their way at once. */
 static bool exchange(ct_tensor *gradients) {
@@ -109,6 +109,21 @@ static double once(training *t, int kind, ct_tensor *gradients, double *cpu) {
     return longest;
 }
 
+/* The median time of a sum of one number: what a call costs beside its bytes. */
+static double latency(void) {
+    enum { CALLS = 201 };
+    double list[CALLS];
+    ct_tensor *one = ct_ones(CT_DIMS(1));
+    for (int i = 0; i < CALLS && ct_ok(); i++) {
+        const double began = now();
+        ct_scope
+            ct_dist_all_reduce(one, CT_DIST_SUM, NULL);
+        list[i] = now() - began;
+    }
+    qsort(list, CALLS, sizeof *list, compare);
+    return list[CALLS / 2];
+}
+
 /* The median of each kind. They take turns, so that a change of the machine's speed meets all of them. */
 static void medians(training *t, int64_t bytes, double result[KINDS]) {
     double list[KINDS][MOST], total = 0, cpu;
@@ -123,10 +138,11 @@ static void medians(training *t, int64_t bytes, double result[KINDS]) {
             if (k == full) list[CPU][n] = cpu;
         }
     for (int k = 0; k < KINDS; k++) {
-        if (k >= kinds && k != CPU) continue;
+        if (k == CALL || (k >= kinds && k != CPU)) continue;
         qsort(list[k], (size_t)n, sizeof **list, compare);
         result[k] = list[k][n / 2];
     }
+    result[CALL] = kinds > 1 ? latency() : 0;
     if (kinds == 1) result[STEP] = result[COMPUTE], result[EXCHANGE] = 0;
 }
 
@@ -151,10 +167,10 @@ int main(int argc, char **argv) {
         for (int k = 0; k < KINDS; k++) ms[k] *= 1e3;
         if (ct_dist_rank() == 0)
             printf("model %s ranks %d threads %d items %lld bytes %lld compute_ms %.2f exchange_ms %.2f step_ms %.2f "
-                   "hidden %.2f items_per_s %.1f processors %ld cpu_ms %.2f\n",
+                   "hidden %.2f items_per_s %.1f processors %ld cpu_ms %.2f call_us %.1f\n",
                    argv[1], ranks, ct_get_threads(), (long long)items, (long long)bytes, ms[COMPUTE], ms[EXCHANGE],
                    ms[STEP], ranks > 1 ? 1 - (ms[STEP] - ms[COMPUTE]) / ms[EXCHANGE] : 1,
-                   1e3 * (double)items / ms[STEP], sysconf(_SC_NPROCESSORS_ONLN), ms[CPU]);
+                   1e3 * (double)items / ms[STEP], sysconf(_SC_NPROCESSORS_ONLN), ms[CPU], 1e3 * ms[CALL]);
     }
     ct_dist_parallel_free(t.parallel);
     ct_optim_free(t.optim);

@@ -53,10 +53,11 @@ static place *place_of(ct_loader *loader, int64_t number) { return &loader->plac
 /* How many items the part of that number has, and where they begin in the epoch. */
 static int64_t part_items(const ct_loader *loader, int64_t number, int64_t *begin) {
     const int64_t batch = number / loader->given_out, part = loader->part + number % loader->given_out;
-    const int64_t size = loader->batch / loader->parts;
-    *begin = batch * loader->batch + part * size;
+    const int64_t size = loader->batch / loader->parts, longer = loader->batch % loader->parts; /* by one item */
+    *begin = batch * loader->batch + part * size + (part < longer ? part : longer);
     const int64_t left = loader->items - *begin;
-    return left < 0 ? 0 : left < size ? left : size;
+    const int64_t whole = size + (part < longer);
+    return left < 0 ? 0 : left < whole ? left : whole;
 }
 
 static void fill_place(ct_loader *loader, int64_t epoch, int64_t number, place *at) {
@@ -185,9 +186,9 @@ static bool check(const ct_dataset *dataset, int64_t batch, const ct_batches_opt
         return ct_fail(CT_ERR_VALUE, "batches", "threads is %g; expected 0 to %d", threads, MOST_THREADS);
     if (o->prefetch < 0 || o->prefetch > MOST_PREFETCH)
         return ct_fail(CT_ERR_VALUE, "batches", "prefetch is %d; expected 0 to %d", o->prefetch, MOST_PREFETCH);
-    if (o->parts < 0 || (o->parts > 0 && batch % o->parts != 0))
-        return ct_fail(CT_ERR_VALUE, "batches", "a batch of %lld items cannot be cut into %d parts of as many",
-                       (long long)batch, o->parts);
+    if (o->parts < 0 || o->parts > batch)
+        return ct_fail(CT_ERR_VALUE, "batches", "a batch of %lld items cannot be cut into %d parts", (long long)batch,
+                       o->parts);
     const int parts = o->parts ? o->parts : 1, count = o->part_count ? o->part_count : 1;
     if (o->part < 0 || count < 0 || o->part >= parts || count > parts - o->part)
         return ct_fail(CT_ERR_VALUE, "batches", "%d parts from %d on, of %d", count, o->part, parts);

@@ -81,6 +81,13 @@ static bool begin(ct_dist_work *work, ct_dist_group *group, ct__transfer transfe
     return ct_ok() && ct__flight_begin(&work->flight, group, &transfer, shape, name);
 }
 
+/* A call that is over for the host, or is on its way on the device. */
+static ct_dist_work *passed(ct_dist_work *work, ct_dist_group *group, ct__dist_kind kind) {
+    work->enqueued = true;
+    work->flight = (ct__flight){.group = group, .stage = CT__OVER, .transfer = {.kind = kind}};
+    return work;
+}
+
 ct_dist_work *ct__start(ct__dist_kind kind, ct_tensor *x, ct_dist_reduction reduction, int root, ct_dist_group *given,
                         const char *name, bool in_place, float scale) {
     ct_dist_group *group = ready(kind, x, true, given);
@@ -95,13 +102,14 @@ ct_dist_work *ct__start(ct__dist_kind kind, ct_tensor *x, ct_dist_reduction redu
     ct_dist_work *work = new_work(kind);
     if (!work) return NULL;
     bool fine = false;
-    if (ct_device_of(x).type == CT_CUDA && ct__device_ready(group, x) &&
-        group->nccl) { /* the device goes on by itself */
-        ct_scope
-            work->result = ct_keep(ct__dist_apply(kind, x, reduction, root, given, NULL));
-        work->enqueued = true;
-        work->flight = (ct__flight){.group = group, .stage = CT__OVER, .transfer = {.kind = kind}};
-        if (work->result) return work;
+    const bool alone = ct__alone_carries(group);
+    if (alone || (ct_device_of(x).type == CT_CUDA && ct__device_ready(group, x) &&
+                  group->nccl)) { /* the device goes on by itself */
+        ct_scope {
+            ct_tensor *y = ct__dist_apply(kind, x, reduction, root, given, NULL);
+            work->result = ct_keep(y && scale != 0 ? ct_mul_s(y, scale) : y);
+        }
+        if (work->result) return passed(work, group, kind);
     }
     if (!ct_ok()) {
         release(work);
@@ -143,6 +151,11 @@ ct_dist_work *ct_dist_all_to_all_start(ct_tensor *x, ct_dist_group *group) {
 ct_dist_work *ct_dist_barrier_start(ct_dist_group *given) {
     ct_dist_group *group = ready(CT__BARRIER, NULL, false, given);
     ct_dist_work *work = group ? new_work(CT__BARRIER) : NULL;
+    if (work && ct__alone_carries(group)) {
+        if (ct__alone_barrier(group)) return passed(work, group, CT__BARRIER);
+        release(work);
+        return NULL;
+    }
     if (!work || begin(work, group, (ct__transfer){.kind = CT__BARRIER}, (ct_dims){0}, "")) return work;
     release(work);
     return NULL;
@@ -167,6 +180,11 @@ ct_dist_work *ct_dist_send_start(ct_tensor *x, int to, ct_dist_group *given) {
     ct_dist_work *work = new_work(CT__SEND);
     if (!work) return NULL;
     bool fine = false;
+    if (ct__alone_carries(group)) {
+        work->x = ct_keep(x);
+        ct__alone_begin(work, group, CT__SEND, to);
+        return work;
+    }
     ct_scope {
         work->staged = ct_keep(on_host(x));
         fine = work->staged &&
@@ -188,6 +206,10 @@ ct_dist_work *ct_dist_receive_start(ct_tensor *x, int from, ct_dist_group *given
     ct_dist_work *work = new_work(CT__RECEIVE);
     if (!work) return NULL;
     work->x = ct_keep(x);
+    if (ct__alone_carries(group)) {
+        ct__alone_begin(work, group, CT__RECEIVE, from);
+        return work;
+    }
     ct_scope
         work->result = ct_keep(ct_empty(ct_shape(x), .dtype = ct_dtype_of(x), .device = {CT_CPU, 0}));
     if (work->result &&
@@ -200,7 +222,8 @@ ct_dist_work *ct_dist_receive_start(ct_tensor *x, int from, ct_dist_group *given
 
 bool ct_dist_done(ct_dist_work *work) {
     if (!work) return ct_fail(CT_ERR_NULL, "dist_done", "work is NULL");
-    if (ct__flight_stage(&work->flight) < CT__OVER) ct__flights_move();
+    if (ct__flight_stage(&work->flight) < CT__OVER && work->enqueued) ct__alone_deliver();
+    else if (ct__flight_stage(&work->flight) < CT__OVER) ct__flights_move();
     return ct__flight_stage(&work->flight) == CT__OVER;
 }
 
@@ -215,9 +238,13 @@ bool ct_dist_wait(ct_dist_work *work, ct_tensor **result) {
     if (result) *result = NULL;
     if (!work) return ct_fail(CT_ERR_NULL, "dist_wait", "work is NULL");
     const ct__transfer *t = &work->flight.transfer;
+    if (work->enqueued && work->flight.stage < CT__OVER && !ct__alone_deliver()) return false;
     if (!ct__flight_wait(&work->flight)) return false;
-    if (work->enqueued) {
-        if (result) *result = ct_reshape(work->result, ct_shape(work->result)); /* one that belongs to the scope */
+    if (work->enqueued && t->kind == CT__RECEIVE) {
+        if (result) *result = work->x;
+    } else if (work->enqueued) {
+        if (result && work->result)
+            *result = ct_reshape(work->result, ct_shape(work->result)); /* one that belongs to the scope */
     } else if (t->kind == CT__RECEIVE) {
         if (!work->waited && !ct_write(work->x, ct_data(work->result), (size_t)t->count * ct_dtype_size(t->dtype)))
             return false;
@@ -230,6 +257,7 @@ bool ct_dist_wait(ct_dist_work *work, ct_tensor **result) {
 
 void ct_dist_work_free(ct_dist_work *work) {
     if (!work) return;
-    if (ct__flight_stage(&work->flight) < CT__OVER) ct__flight_wait(&work->flight);
+    if (ct__flight_stage(&work->flight) < CT__OVER && work->enqueued) ct__alone_deliver();
+    else if (ct__flight_stage(&work->flight) < CT__OVER) ct__flight_wait(&work->flight);
     release(work);
 }

@@ -32,22 +32,41 @@ const ct__nccl *ct__nccl_open(char *name, size_t room) {
     return nccl;
 }
 
+static const char meeting[] =
+    "NCCL_COMM_ID"; /* the address at which NCCL's ranks meet, for those without an identity */
+
 /* torchrun tells an address at which nothing of ours listens: NCCL's own rendezvous uses the port after it. */
 static void tell_address(void) {
     const char *host = getenv("MASTER_ADDR"), *port = getenv("MASTER_PORT");
     char address[300];
-    if (!host || !port || getenv("NCCL_COMM_ID")) return;
+    if (!host || !port || getenv(meeting)) return;
     snprintf(address, sizeof address, "%s:%d", host, atoi(port) + 1);
-    setenv("NCCL_COMM_ID", address, 1);
+    setenv(meeting, address, 1);
+}
+
+/* One that no other group has: not that of an address, which is where all ranks have met. */
+bool ct__nccl_new_id(void *id) {
+    const char *address = getenv(meeting);
+    char *kept = address ? ct_malloc(strlen(address) + 1) : NULL;
+    if (kept) memcpy(kept, address, strlen(address) + 1), unsetenv(meeting);
+    const char *problem = address && !kept ? "no memory" : nccl ? nccl->new_id(id) : missing;
+    if (kept) setenv(meeting, kept, 1);
+    ct_free(kept);
+    return problem ? ct_fail(CT_ERR_DEVICE, "dist", "NCCL: %s", problem) : true;
 }
 
 /* Rank 0's identity on all ranks of the group. */
 static bool share_id(ct_dist_group *group, unsigned char *id) {
     const char *problem = NULL;
-    if (!ct__job_state.transport && group->size > 1) tell_address();
-    if (group->rank == 0 || !ct__job_state.transport) problem = nccl->new_id(id);
+    const bool alone = !ct__job_state.transport, world = group == &ct__job_state.world;
+    if (alone && !world && group->size > 1) {
+        memcpy(id, group->nccl_id, sizeof group->nccl_id);
+        return true;
+    }
+    if (alone && group->size > 1) tell_address();
+    if (group->rank == 0 || alone) problem = nccl->new_id(id);
     if (problem) return ct_fail(CT_ERR_DEVICE, "dist", "NCCL: %s", problem);
-    if (!ct__job_state.transport || group->size == 1) return true;
+    if (alone || group->size == 1) return true;
     ct__flight flight;
     const ct__transfer transfer = {
         .kind = CT__BROADCAST, .dtype = CT_U8, .count = CT__NCCL_ID_BYTES, .in = id, .out = id};
@@ -69,6 +88,34 @@ static bool all_have(ct_dist_group *group, bool mine, bool *all) {
     return fine;
 }
 
+/* What joining gives: it may be under way until the process ends. */
+static struct {
+    unsigned char id[CT__NCCL_ID_BYTES];
+    int rank, size, device;
+    void *comm;
+    const char *problem;
+} entry;
+
+static void enter(void *context) {
+    (void)context;
+    entry.problem = nccl->join(entry.id, entry.rank, entry.size, entry.device, &entry.comm);
+}
+
+/* Within the time limit; NCCL itself waits for ever for a rank that does not come. False after an error. */
+static bool enter_in_time(ct_dist_group *group, const unsigned char *id, int device, const char **problem) {
+    memcpy(entry.id, id, sizeof entry.id);
+    entry.rank = group->rank, entry.size = group->size, entry.device = device, entry.comm = NULL;
+    if (!ct__patiently(enter, &entry, ct__job_state.timeout)) {
+        char text[200];
+        snprintf(text, sizeof text, "rank %d waits until NCCL has joined %d ranks: not all have come to it within %g s",
+                 group->rank, group->size, ct__job_state.timeout);
+        return ct__break("dist", CT_ERR_STATE, text);
+    }
+    group->nccl = entry.comm;
+    *problem = entry.problem;
+    return true;
+}
+
 static bool join(ct_dist_group *group, ct_device device) {
     unsigned char id[CT__NCCL_ID_BYTES] = {0};
     bool all = true;
@@ -77,7 +124,8 @@ static bool join(ct_dist_group *group, ct_device device) {
     if (!mine && !ct__job_state.transport) return ct_fail(CT_ERR_DEVICE, "dist", "NCCL: %s", missing);
     if (!all) return true;
     if (!share_id(group, id)) return false;
-    const char *problem = nccl->join(id, group->rank, group->size, device.index, &group->nccl);
+    const char *problem = NULL;
+    if (!enter_in_time(group, id, device.index, &problem)) return false;
     if (problem && !ct__job_state.transport)
         return ct_fail(CT_ERR_DEVICE, "dist", "NCCL: rank %d: %s", group->rank, problem);
     /* NCCL refuses ranks that share a device, say: then all go through the host */
@@ -103,6 +151,7 @@ bool ct__device_ready(ct_dist_group *group, const ct_tensor *x) {
 }
 
 void ct__device_leave(ct_dist_group *group) {
+    ct__watch_leave(group);
     if (group->nccl && nccl && !ct__job_state.broken[0]) nccl->leave(group->nccl);
     ct_stream_free(group->stream);
     group->nccl = NULL;
@@ -119,7 +168,7 @@ static const char *can(const ct_call *call) {
     if (ct_get_stream(call->device) != group->stream) return "it runs on a stream of its own";
     if (a->work) return "its result is in the host's memory";
     const char *refused = nccl->cannot(ct__op_kind(call->op), call->in[0]->dtype, (ct_dist_reduction)a->reduction);
-    if (refused && !ct__job_state.nccl_alone) return refused;
+    if (refused) return refused;
     return ct__view_dense(call->in[0]) && ct__view_dense(call->out[0]) ? NULL
                                                                        : "x and its result have to be contiguous";
 }
@@ -145,8 +194,13 @@ static bool run(const ct_call *call, ct_stream *stream) {
     }
     transfer.in = address(call->in[0]);
     transfer.out = address(call->out[0]);
+    if (!ct__job_state.transport || group->size == 1) ct__job_state.stats.calls++;
+    ct__job_state.stats.bytes += transfer.count * (int64_t)ct_dtype_size(transfer.dtype);
     if (transfer.count == 0) return true;
+    const uint64_t place = ct__watch_begin(nccl, group, &transfer, ct__call_shape(call));
     const char *problem = nccl->collective(group->nccl, &transfer, group->size, stream->handle);
+    ct__watch_enqueued(place, stream->handle);
+    if (problem && ct__job_state.broken[0]) return ct_fail(CT_ERR_STATE, call->op->name, "%s", ct__job_state.broken);
     return problem ? ct_fail(CT_ERR_DEVICE, call->op->name, "NCCL: %s", problem) : true;
 }
 

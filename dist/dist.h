@@ -41,6 +41,7 @@ struct ct_dist_group {
     ct_stream *stream;
     bool asked; /* whether all ranks have NCCL */
     int device;
+    unsigned char nccl_id[128]; /* of a group that NCCL alone has made */
     ct__flight *first, *last;
     struct ct_dist_group *next;
 };
@@ -52,14 +53,20 @@ typedef struct ct__job {
     double timeout;
     char engine[160];
     bool joined, ended;
-    bool nccl_alone;   /* without MPI: CUDA tensors alone */
-    bool progress;     /* a thread moves calls on */
-    char broken[1024]; /* why nothing can be exchanged any more; "": it can */
+    bool engine_is_hosts; /* the program has initialized MPI itself, and ends it */
+    bool nccl_alone;      /* without MPI */
+    bool progress;        /* a thread moves calls on */
+    char broken[1024];    /* why nothing can be exchanged any more; "": it can */
     ct_dist_stats stats;
 } ct__job;
 extern ct__job ct__job_state;
 
 double ct__seconds(void);
+
+/* Has a call made that may wait for other ranks for ever (patience.c). False: it has not returned within the limit, and no other
+ * will be made. The context has to be there until it returns: it is of static storage. */
+typedef void (*ct__patient_call)(void *context);
+bool ct__patiently(ct__patient_call call, void *context, double seconds);
 
 /* The thread that moves calls on (progress.c), and the lock of all use of the engine, which its holder may take
  * again. */
@@ -111,6 +118,8 @@ typedef struct ct__dist_attrs {
 } ct__dist_attrs;
 ct_tensor *ct__dist_apply(ct__dist_kind kind, ct_tensor *x, ct_dist_reduction reduction, int root, ct_dist_group *group,
                           ct_dist_work *work);
+/* By NCCL alone: a receive gives what arrives, of the shape of x and on the device; a send an empty tensor. */
+ct_tensor *ct__dist_message(ct__dist_kind kind, ct_tensor *x, int peer, ct_dist_group *group);
 /* The shape of a result. False where x does not fit, with the reason in why. */
 bool ct__dist_result(ct__dist_kind kind, ct_dtype dtype, ct_dist_reduction reduction, int root, int size, ct_dims shape,
                      ct_dims *result, char *why, size_t room);
@@ -134,7 +143,7 @@ struct ct_dist_work {
     bool waited;
     bool enqueued; /* on a device: the result is there, and whoever uses it waits on the device */
     uint64_t id;
-    struct ct_dist_work *next;
+    struct ct_dist_work *next, *later; /* later: the next message that has begun, by NCCL alone */
 };
 
 #endif

@@ -151,7 +151,7 @@ bool ct__flight_begin(ct__flight *flight, ct_dist_group *group, const ct__transf
     if (ct__job_state.nccl_alone) {
         flight->stage = CT__FAILED;
         return ct_fail(CT_ERR_DEVICE, ct__kind_name(transfer->kind),
-                       "there is NCCL alone in this job: collectives on CUDA tensors, no others, go by it");
+                       "there is NCCL alone in this job, which does not do this");
     }
     pthread_mutex_lock(&queue.lock);
     *queue.end = flight;

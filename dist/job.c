@@ -54,40 +54,59 @@ static void share_processors(int local_ranks) {
     ct_set_threads(share > 1 ? share : 1);
 }
 
-static int number_of(const char *variable, int otherwise) {
-    const char *text = getenv(variable);
-    return text && *text ? atoi(text) : otherwise;
+static bool join_by_nccl(void) {
+    int local_ranks = 1;
+    if (!ct__alone_join(&local_ranks)) return false;
+    share_processors(local_ranks);
+    return true;
 }
 
-/* The places that torchrun gives out; without its variables one rank of one. */
-static bool join_by_nccl(void) {
-    ct__job *job = &ct__job_state;
-    char name[512];
-    const int rank = number_of("RANK", 0), size = number_of("WORLD_SIZE", 1);
-    if (!ct__nccl_open(name, sizeof name)) return ct_fail(CT_ERR_DEVICE, "dist_init", "engine 'nccl': %s", name);
-    if (size < 1 || rank < 0 || rank >= size)
-        return ct_fail(CT_ERR_VALUE, "dist_init", "RANK is %d and WORLD_SIZE %d", rank, size);
-    if (!(job->world.ranks = ct_calloc((size_t)size, sizeof *job->world.ranks)))
-        return ct_fail(CT_ERR_MEMORY, "dist_init", "no memory for %d ranks", size);
-    for (int i = 0; i < size; i++) job->world.ranks[i] = i;
-    job->world.rank = rank;
-    job->world.size = size;
-    job->local_rank = number_of("LOCAL_RANK", 0);
-    job->nccl_alone = true;
-    snprintf(job->engine, sizeof job->engine, "%.100s", name);
-    share_processors(number_of("LOCAL_WORLD_SIZE", 1));
+/* What joining and leaving give; they may be under way until the process ends. */
+static struct {
+    const ct__transport *transport;
+    int rank, ranks, local_rank, local_ranks;
+    bool any_thread;
+    char name[128];
+    const char *problem;
+} entry;
+
+static void enter(void *context) {
+    (void)context;
+    entry.problem = entry.transport->open(&entry.rank, &entry.ranks, &entry.local_rank, &entry.local_ranks,
+                                          &entry.any_thread, entry.name, sizeof entry.name);
+}
+
+static void leave(void *context) {
+    (void)context;
+    entry.problem = entry.transport->close();
+}
+
+/* Within the time limit, unless the program has initialized MPI itself: then it may be that its own thread has to call. */
+static bool enter_or_leave(ct__patient_call call, bool by_caller) {
+    if (!by_caller) return ct__patiently(call, &entry, ct__job_state.timeout);
+    call(&entry);
     return true;
+}
+
+static const char *launched_rank(void) { /* as whoever started this process calls it */
+    static const char *const variables[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID"};
+    for (size_t i = 0; i < sizeof variables / sizeof *variables; i++)
+        if (getenv(variables[i])) return getenv(variables[i]);
+    return "?";
+}
+
+static const char *count_text(int ranks) {
+    static char text[32];
+    snprintf(text, sizeof text, ranks > 1 ? " of %d" : "", ranks);
+    return text;
 }
 
 static bool join(const char *engine, int ranks, const char *who) {
     ct__job *job = &ct__job_state;
-    char name[128] = "";
-    int local_ranks = 1;
-    bool any_thread = false;
     if (strcmp(engine, "slurm") == 0)
         return ct_fail(CT_ERR_DEVICE, "dist_init",
                        "srun started this process as one of %d without telling MPI: use srun --mpi=pmix (Open MPI) or "
-                       "--mpi=pmi2 (MPICH)",
+                       "--mpi=pmi2 (MPICH), or CT_DIST=nccl for CUDA devices without MPI",
                        ranks);
     if (strcmp(engine, "nccl") == 0) return join_by_nccl();
     if (strcmp(engine, "openmpi") != 0 && strcmp(engine, "mpich") != 0)
@@ -95,17 +114,38 @@ static bool join(const char *engine, int ranks, const char *who) {
                        engine);
     const ct__transport *transport = open_module(engine, ranks, who);
     if (!transport) return false;
-    const char *problem = transport->open(&job->world.rank, &job->world.size, &job->local_rank, &local_ranks,
-                                          &any_thread, name, sizeof name);
-    if (problem) return ct_fail(CT_ERR_DEVICE, "dist_init", "%s: %s", engine, problem);
+    entry.transport = transport;
+    job->engine_is_hosts = transport->running();
+    if (!enter_or_leave(enter, job->engine_is_hosts))
+        return ct_fail(
+            CT_ERR_STATE, "dist_init",
+            "rank %s waits in MPI_Init: not all ranks%s have come to it within %g s; one is dead, stopped, or busy "
+            "before its ct_dist_init",
+            launched_rank(), count_text(ranks), job->timeout);
+    if (entry.problem) return ct_fail(CT_ERR_DEVICE, "dist_init", "%s: %s", engine, entry.problem);
+    job->world.rank = entry.rank, job->world.size = entry.ranks, job->local_rank = entry.local_rank;
     int *list = ct_malloc((size_t)job->world.size * sizeof *list);
     if (!list) return ct_fail(CT_ERR_MEMORY, "dist_init", "no memory for %d ranks", job->world.size);
     for (int i = 0; i < job->world.size; i++) list[i] = i;
     job->world.ranks = list;
     job->transport = transport;
-    snprintf(job->engine, sizeof job->engine, "%s", name);
-    share_processors(local_ranks);
-    if (any_thread && job->progress) ct__progress_start();
+    snprintf(job->engine, sizeof job->engine, "%s", entry.name);
+    share_processors(entry.local_ranks);
+    if (entry.any_thread && job->progress) ct__progress_start();
+    return true;
+}
+
+static bool set_timeout(double given) {
+    ct__job *job = &ct__job_state;
+    const char *text = getenv("CT_DIST_TIMEOUT");
+    char *end = NULL;
+    job->timeout = default_timeout;
+    if (given == 0 && (!text || !*text)) return true;
+    const double limit = given != 0 ? given : strtod(text, &end);
+    if (given == 0 && (*end || !(limit > 0)))
+        return ct_fail(CT_ERR_VALUE, "dist_init", "CT_DIST_TIMEOUT is '%s'; expected seconds, more than 0", text);
+    if (!(limit > 0)) return ct_fail(CT_ERR_VALUE, "dist_init", "timeout is %g; expected seconds, more than 0", limit);
+    job->timeout = limit;
     return true;
 }
 
@@ -116,13 +156,7 @@ bool ct_dist_init_p(const ct_dist_options *options) {
     if (!ct_ok()) return false;
     if (job->joined) return true;
     if (job->ended) return ct_fail(CT_ERR_STATE, "dist_init", "this process has left its job: a job is joined once");
-    const char *limit = getenv("CT_DIST_TIMEOUT");
-    job->timeout = o.timeout != 0 ? o.timeout : limit && *limit ? atof(limit) : default_timeout;
-    if (!(job->timeout > 0)) {
-        job->timeout = default_timeout;
-        return ct_fail(CT_ERR_VALUE, "dist_init", "the time limit is %g s; it has to be above 0",
-                       o.timeout != 0 ? o.timeout : atof(limit));
-    }
+    if (!set_timeout(o.timeout)) return false;
     const char *progress = getenv("CT_DIST_PROGRESS");
     job->progress = !o.no_progress && !(progress && strcmp(progress, "0") == 0);
     const char *who, *named = o.engine ? o.engine : getenv("CT_DIST");
@@ -148,8 +182,13 @@ bool ct_dist_end(void) {
         left = ct__flight_begin(&flight, &job->world, &(ct__transfer){.kind = CT__END}, (ct_dims){0}, "") &&
                ct__flight_wait(&flight);
         ct__progress_stop();
-        const char *problem = left ? job->transport->close() : NULL;
-        if (problem) left = ct_fail(CT_ERR_STATE, "dist_end", "%s", problem);
+        if (left && !enter_or_leave(leave, job->engine_is_hosts))
+            left = ct_fail(CT_ERR_STATE, "dist_end", "MPI_Finalize has not returned within %g s", job->timeout);
+        else if (left && entry.problem) left = ct_fail(CT_ERR_STATE, "dist_end", "%s", entry.problem);
+    }
+    if (!job->transport && job->broken[0]) {
+        left = false;
+        if (ct_ok()) ct_fail(CT_ERR_STATE, "dist_end", "%s", job->broken);
     }
     for (ct_dist_group *g = &job->world; g; g = g->next) ct__device_leave(g);
     ct_free(job->world.ranks);
@@ -215,7 +254,9 @@ ct_dist_group *ct_dist_split(ct_dist_group *group, int color, int key) {
     ct_dist_group *made = ct_calloc(1, sizeof *made);
     if (made) *made = (ct_dist_group){.number = -1, .size = 1, .id = ++last_id};
     const char *problem = NULL;
-    if (from->size > 1) {
+    const bool alone = ct__alone_carries(from);
+    if (alone && made && !ct__alone_split(from, color, key, made)) goto failed;
+    if (from->size > 1 && !alone) {
         ct__flight flight;
         if (!ct__flight_begin(&flight, from, &(ct__transfer){.kind = CT__SPLIT}, (ct_dims){0}, "") ||
             !ct__flight_wait(&flight))
@@ -230,7 +271,7 @@ ct_dist_group *ct_dist_split(ct_dist_group *group, int color, int key) {
         }
         if (made) made->number = number, made->rank = rank, made->size = size;
     }
-    if (!made || !(made->ranks = ct_calloc((size_t)made->size, sizeof *made->ranks))) {
+    if (!made || (!made->ranks && !(made->ranks = ct_calloc((size_t)made->size, sizeof *made->ranks)))) {
         ct_fail(CT_ERR_MEMORY, "dist_split", "no memory for a group of ranks");
         goto failed;
     }
@@ -238,7 +279,7 @@ ct_dist_group *ct_dist_split(ct_dist_group *group, int color, int key) {
     made->next = job->world.next;
     job->world.next = made;
     ct__unlock();
-    if (learn_ranks(made)) return made;
+    if (alone || learn_ranks(made)) return made;
     ct__lock();
     job->world.next = made->next;
     ct__unlock();

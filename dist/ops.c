@@ -42,6 +42,7 @@ bool ct__dist_result(ct__dist_kind kind, ct_dtype dtype, ct_dist_reduction reduc
         snprintf(why, room, "the first axis of x is cut into one part per rank: x is %s%s, and the group has %d ranks",
                  ct_dtype_name(dtype), ct_dims_text(shape), size);
     else {
+        if (kind == CT__SEND) *result = (ct_dims){.n = 1, .d = {0}};
         if (kind == CT__REDUCE_SCATTER) result->d[0] /= size;
         if (kind == CT__ALL_GATHER) {
             if (shape.n == 0) *result = (ct_dims){.n = 1, .d = {1}};
@@ -156,20 +157,35 @@ static const ct_kernel reduce_kernels[] = {{.name = "host_memory", .can = can, .
 static ct_tensor *sum_over_ranks(ct_tensor *x, const ct__dist_attrs *attrs);
 static bool is_reduce(const ct_op *op);
 
+/* A reduction that NCCL does not have, where there is nothing else: what all ranks have is gathered, and reduced by each. */
+static ct_tensor *reduce_here(ct_tensor *x, const ct__dist_attrs *a, ct__dist_kind kind) {
+    ct_dist_group *group = ct__group_by_id((uint64_t)a->group, "dist_all_reduce");
+    ct_tensor *all = group ? ct_dist_all_gather(ct_unsqueeze(x, 0), group) : NULL, *y;
+    if (all && !ct_dtype_is_float(ct_dtype_of(x))) all = ct_cast(all, CT_I32); /* 16 bits: others NCCL has */
+    switch ((ct_dist_reduction)a->reduction) {
+    case CT_DIST_MAX: y = ct_amax(all, .axes = CT_DIMS(0)); break;
+    case CT_DIST_MIN: y = ct_amin(all, .axes = CT_DIMS(0)); break;
+    case CT_DIST_PRODUCT: y = ct_prod(all, .axes = CT_DIMS(0)); break;
+    default: y = ct_sum(all, .axes = CT_DIMS(0));
+    }
+    if (y && ct_dtype_of(y) != ct_dtype_of(x)) y = ct_cast(y, ct_dtype_of(x));
+    if (!y || kind != CT__REDUCE_SCATTER) return y;
+    const int64_t part = ct_dim(x, 0) / group->size;
+    return ct_contiguous(ct_narrow(y, 0, part * group->rank, part));
+}
+
 /* Other devices, and what is not contiguous. */
 static void lower(ct_lower *l) {
     const ct__dist_attrs *a = l->attrs;
     const ct_dist_group *group = ct__group_by_id((uint64_t)a->group, l->op->name);
     if (!group) return;
-    if (ct__job_state.nccl_alone && ct_device_of(l->in[0]).type != CT_CUDA && group->size > 1) {
-        ct_fail(CT_ERR_DEVICE, l->op->name,
-                "there is NCCL alone in this job, and x is on %s: CUDA tensors alone go by it",
-                ct_device_text(ct_device_of(l->in[0])));
-        return;
-    }
     if (group->nccl && is_reduce(l->op)) { /* by NCCL the sum goes to all */
         ct_tensor *sum = sum_over_ranks(l->in[0], a);
         l->out[0] = sum && group->rank != (int)a->root ? ct_zeros_like(sum) : sum;
+        return;
+    }
+    if (ct__job_state.nccl_alone && group->nccl) {
+        l->out[0] = reduce_here(l->in[0], a, ct__op_kind(l->op));
         return;
     }
     ct_tensor *host = ct_contiguous(ct_to(l->in[0], (ct_device){CT_CPU, 0})), *y = NULL;
@@ -267,10 +283,11 @@ static const ct_attr schema[] = {
     {.name = "work", .type = CT_ATTR_INT, .offset = offsetof(ct__dist_attrs, work), .doc = "0: none that has begun"},
     {.name = NULL}};
 
-enum { EXTREME = CT__BARRIER, REDUCE, OPS };
+enum { EXTREME = CT__BARRIER, REDUCE, GIVE, TAKE, OPS };
 static ct_op_slot slots[OPS];
-static const ct__dist_kind kinds[OPS] = {CT__ALL_REDUCE, CT__BROADCAST,  CT__ALL_GATHER, CT__REDUCE_SCATTER,
-                                         CT__ALL_TO_ALL, CT__ALL_REDUCE, CT__ALL_REDUCE};
+static const ct__dist_kind kinds[OPS] = {CT__ALL_REDUCE,     CT__BROADCAST,  CT__ALL_GATHER,
+                                         CT__REDUCE_SCATTER, CT__ALL_TO_ALL, CT__ALL_REDUCE,
+                                         CT__ALL_REDUCE,     CT__SEND,       CT__RECEIVE};
 #define DIST_OP(at, title, text, derivative, saved)                                                                  \
     {                                                                                                                \
         .size = sizeof(ct_op), .name = title, .doc = text, .inputs = inputs, .outputs = outputs, .attrs = schema,    \
@@ -286,12 +303,16 @@ static const ct_op ops[OPS] = {
     DIST_OP(CT__ALL_TO_ALL, "dist_all_to_all", "Part r of every rank's x, on rank r.", vjp_all_to_all, 0),
     DIST_OP(EXTREME, "dist_all_reduce_extreme", "The largest, smallest or product over ranks.", vjp_extreme, 1),
     DIST_OP(REDUCE, "dist_reduce", "The sum over ranks on one of them, zeros on the others.", vjp_reduce, 0),
+    /* by NCCL alone; elsewhere messages are no ops */
+    DIST_OP(GIVE, "dist_send", "x to another rank.", NULL, 0),
+    DIST_OP(TAKE, "dist_receive", "What another rank has sent, of the shape of x.", NULL, 0),
 };
 
 static bool registered(void) {
     static bool done;
     for (int i = 0; !done && i < OPS; i++)
-        if (!ct_op_register(&ops[i]) || !ct_op_add_kernels(&ops[i], "cpu", i == REDUCE ? reduce_kernels : kernels))
+        if (!ct_op_register(&ops[i]) ||
+            (i < GIVE && !ct_op_add_kernels(&ops[i], "cpu", i == REDUCE ? reduce_kernels : kernels)))
             return false;
     return done = true;
 }
@@ -307,6 +328,11 @@ static bool registered_cuda(void) {
 /* One op, on the stream of the group where NCCL carries it: what comes after waits for it on the device. */
 static ct_tensor *apply(const ct_op *op, ct_tensor *x, const ct__dist_attrs *attrs, ct_dist_group *group) {
     ct_tensor *y = NULL;
+    ct_device through;
+    if (x && ct__alone_carries(group) && ct_device_of(x).type != CT_CUDA) { /* there and back */
+        y = ct__alone_device(group, &through) ? apply(op, ct_to(x, through), attrs, group) : NULL;
+        return y ? ct_to(y, ct_device_of(x)) : NULL;
+    }
     if (!x || !ct__device_ready(group, x)) return NULL;
     const bool by_nccl = group->nccl && ct_device_of(x).type == CT_CUDA;
     if (by_nccl && !registered_cuda()) return NULL;
@@ -328,6 +354,13 @@ static ct_tensor *sum_over_ranks(ct_tensor *x, const ct__dist_attrs *attrs) {
 static ct_tensor *reduce_to(ct_tensor *x, int root, ct_dist_group *group) {
     const ct__dist_attrs attrs = {(int64_t)group->id, CT_DIST_SUM, root, 0};
     return apply(&ops[REDUCE], ct_contiguous(x), &attrs, group);
+}
+
+ct_tensor *ct__dist_message(ct__dist_kind kind, ct_tensor *x, int peer, ct_dist_group *group) {
+    const ct__dist_attrs attrs = {(int64_t)group->id, CT_DIST_SUM, peer, 0};
+    ct_device device;
+    if (!registered() || !ct__alone_device(group, &device)) return NULL;
+    return apply(&ops[kind == CT__SEND ? GIVE : TAKE], ct_to(ct_contiguous(ct_detach(x)), device), &attrs, group);
 }
 
 ct_tensor *ct__dist_apply(ct__dist_kind kind, ct_tensor *x, ct_dist_reduction reduction, int root, ct_dist_group *group,

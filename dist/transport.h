@@ -8,7 +8,7 @@
 #include <cotangent/dist.h>
 
 #define CT__TRANSPORT_ENTRY "ct_dist_transport"
-enum { CT__TRANSPORT_VERSION = 3, CT__MOST_GROUPS = 256 };
+enum { CT__TRANSPORT_VERSION = 4, CT__MOST_GROUPS = 256 };
 
 typedef enum ct__dist_kind {
     CT__ALL_REDUCE,
@@ -48,6 +48,7 @@ typedef struct ct__request {
 
 typedef struct ct__transport {
     uint32_t size, version;
+    bool (*running)(void); /* the program has initialized the engine itself */
     /* Joins the job; group 0 is that of all. any_thread: whether threads may call in turn. name: of the library and
      * its version. */
     const char *(*open)(int *rank, int *ranks, int *local_rank, int *local_ranks, bool *any_thread, char *name,

@@ -30,7 +30,6 @@ tells() {
     done
 }
 
-
 # by PROGRAM N: it says at its end by how many ranks it ran.
 by() { ranks "$2" "$tests/dist_$1" >"out.$mpi.$2" 2>&1 || { cat "out.$mpi.$2" && return 1; } && grep -q "^$2 ranks" "out.$mpi.$2"; }
 # The bits of every loss and of the running statistics are those of one process.
@@ -76,8 +75,23 @@ killed_in_save() {
         ranks 2 "$tests/dist_checkpoint" "torn.$mpi" after
 }
 
+owns_mpi() {
+    "mpicc.$mpi" "$source_dir/tests/dist/owner/owner.c" -I"$source_dir/include" -I"$build_dir/generated/include" -L"$build_dir/lib" -lcotangent -Wl,-rpath,"$build_dir/lib" -o "owner.$mpi" &&
+        ranks 3 "$PWD/owner.$mpi" && ranks 3 "$PWD/owner.$mpi" | grep -q '^3 ranks'
+}
+
 . "$source_dir/tests/dist/train.sh"
 . "$source_dir/tests/dist/hosts.sh"
+
+# A rank that is not there in time: the others do not wait in MPI_Init for ever.
+late() {
+    local r
+    CT_DIST_TIMEOUT=3 ranks 4 "$tests/dist_faults" late >"told.$mpi.late" 2>&1
+    cat "told.$mpi.late"
+    for r in 0 1 2; do
+        grep "dist_init: rank $r waits in MPI_Init: not all ranks of 4 have come to it within 3 s" "told.$mpi.late" || return 1
+    done
+}
 
 faults() {
     local recovery=yes # the launcher would end the others before they can tell
@@ -93,11 +107,16 @@ faults() {
     check "$mpi: another network" tells 2 none network "ranks disagree: rank 0 calls broadcast from rank 0 of '1.weight', f32\\[2,4\\], call 3; rank 1 calls broadcast from rank 0 of '1.weight', f32\\[5,4\\]"
     check "$mpi: a rank that hangs in a step" tells 2 1 layer "dist_all_reduce: all_reduce \\(sum\\) of '1.bias to 0.weight', f32\\[30\\], call 5: rank 1 has not come to it within 3 s"
     check "$mpi: a rank that hangs" tells 4 3 sleep 'dist_all_reduce: all_reduce \(sum\) of f32\[3,4\], call 1: rank 3 has not come to it within 3 s, and does not answer'
+    check "$mpi: a rank that hangs before it joins" late
     # MPICH's launcher does not outlive this
     [ $mpi = mpich ] || check "$mpi: a rank that is killed" tells 4 3 kill 'dist_all_reduce: all_reduce \(sum\) of f32\[3,4\], call 1: rank 3 has not come to it within 3 s, and does not answer'
 }
 
 check "one process needs no MPI" env RANKS=1 "$tests/dist_collectives"
+refuses_timeout() { ! env CT_DIST_TIMEOUT="$1" "$tests/dist_collectives" >timeout.txt && grep -q "dist_init: CT_DIST_TIMEOUT is '$1'; expected seconds, more than 0" timeout.txt; }
+check "a time limit that is no number" refuses_timeout abc
+check "a time limit with something behind it" refuses_timeout 5abc
+check "a time limit below zero" refuses_timeout -2
 check "data parallel training by one process" "$tests/dist_parallel"
 check "sharded parameters of one process" "$tests/dist_sharded"
 check "tensor parallel layers of one process" "$tests/dist_tensor"
@@ -119,6 +138,11 @@ for mpi in openmpi mpich; do
         check "$mpi: the same bits by $n ranks" same_losses $n
         check "$mpi: checkpoints by $n ranks" checkpoints $n
     done
+    if [ -e "$build_dir/lib/libcotangent.so" ] && command -v "mpicc.$mpi" >/dev/null; then
+        check "$mpi: a program that has initialized MPI itself" owns_mpi
+    else
+        skip "$mpi: a program that has initialized MPI itself" "there is no mpicc.$mpi, or no shared library"
+    fi
     check "$mpi: a GPT by sharded and tensor parallel layers" gpt 2
     train_checks
     faults
@@ -136,7 +160,52 @@ if [ -e "$tests/standin/libnccl.so.2" ]; then
         export LD_LIBRARY_PATH="$tests/standin" CT_BACKEND_PATH="$tests/standin:$CT_BACKEND_PATH"
         "$@"
     )
+    # As torchrun starts them: N COMMAND...
+    torchrun() {
+        local n=$1 r status=0 list=()
+        shift
+        mkdir -p "meet" && rm -f meet/*
+        for r in $(seq 0 $((n - 1))); do
+            env RANK="$r" WORLD_SIZE="$n" LOCAL_RANK="$r" LOCAL_WORLD_SIZE="$n" MASTER_ADDR=localhost MASTER_PORT=29500 RANKS="$n" CT_STANDIN="$PWD/meet" \
+                timeout -k 2 60 "$@" >"torchrun.$r" 2>&1 &
+            list+=($!)
+        done
+        for r in "${list[@]}"; do wait "$r" || status=1; done
+        for r in $(seq 0 $((n - 1))); do cat "torchrun.$r"; done
+        return $status
+    }
+    # Under the guarded device's own name only the host's memory is tried by the programs; CUDA's is the stand-in.
+    by_nccl_alone() { torchrun "$1" "$tests/dist_$2" >alone.txt 2>&1 && cat alone.txt && grep -q "^$1 ranks" alone.txt; }
+    train_by_nccl() { # the losses are those of one process
+        rm -rf alone.one alone.two
+        "$cotangent" train tiny.yaml --set model=mlp --set ema=0 --set 'optimizer={name: sgd, lr: 0.02, momentum: 0.9}' --out alone.one &&
+            torchrun 2 "$cotangent" train tiny.yaml --set model=mlp --set ema=0 --set 'optimizer={name: sgd, lr: 0.02, momentum: 0.9}' --device cuda --out alone.two &&
+            grep -q '2 processes by NCCL' torchrun.0 && near alone.one alone.two
+    }
     check "CUDA tensors go by NCCL: a stand-in" standin "$tests/dist_nccl"
+    for n in 2 4; do
+        for program in collectives parallel sharded tensor; do
+            check "NCCL alone: $program by $n ranks: a stand-in" standin by_nccl_alone $n $program
+        done
+    done
+    losses_by_nccl() { torchrun "$1" "$tests/dist_parallel" losses && diff losses.1 torchrun.0; }
+    saves_by_nccl() {
+        mkdir -p "saved.nccl.$1"
+        torchrun "$1" "$tests/dist_checkpoint" "saved.nccl.$1" >alone.txt 2>&1 || { cat alone.txt && return 1; } && grep -q "^$1 ranks" alone.txt
+    }
+    for n in 2 4; do
+        check "NCCL alone: the same bits by $n ranks: a stand-in" standin losses_by_nccl $n
+        check "NCCL alone: checkpoints by $n ranks: a stand-in" standin saves_by_nccl $n
+    done
+    check "NCCL alone: cotangent train by 2 processes: a stand-in" standin train_by_nccl
+    # One of two does not come, or comes to one call less: the other ends within the time limit, with a text.
+    nccl_hangs() {
+        CT_DIST_TIMEOUT=2 torchrun 2 "$tests/dist_faults" "$1" >alone.txt 2>&1
+        cat alone.txt
+        grep -q "$2" alone.txt
+    }
+    check "NCCL alone: a rank that does not join: a stand-in" standin nccl_hangs late 'dist: rank 0 waits until NCCL has joined 2 ranks: not all have come to it within 2 s'
+    check "NCCL alone: a rank that hangs: a stand-in" standin nccl_hangs one_less 'rank 0: dist_all_reduce: .*all_reduce (sum) of f32\[3,4\]: it has not ended on the device of rank 0 within 2 s: another rank has not come'
     mpi=openmpi
     [ ! -e "$build_dir/lib/libcotangent_mpi_openmpi.so" ] || check "ranks that NCCL does not join go through the host: a stand-in" standin by collectives 2
 else

@@ -196,17 +196,19 @@ TEST(a_run_resumes_in_the_middle_of_an_epoch) {
 }
 
 /* What `ranks` loaders, each with its part of every batch, give out together, batch by batch in the order of ranks; from a state. */
-static int order_of_parts(ct_dataset *set, int ranks, int threads, const ct_state *state, int64_t *order) {
+static int order_of_parts(ct_dataset *set, int parts, int ranks, int threads, const ct_state *state, int64_t *order) {
     enum { BATCH = 8, MOST = 64 };
+    const int here = parts / ranks;
     int64_t items[MOST][BATCH] = {{0}};
     int counts[MOST] = {0}, n = 0;
     for (int r = 0; r < ranks; r++) {
-        ct_loader *loader = ct_batches(set, BATCH, .shuffle = true, .seed = 5, .threads = CT_SET(threads), .parts = 4,
-                                       .part = 4 / ranks * r, .part_count = 4 / ranks);
+        ct_loader *loader = ct_batches(set, BATCH, .shuffle = true, .seed = 5, .threads = CT_SET(threads),
+                                       .parts = parts, .part = here * r, .part_count = here);
         if (state) CHECK(ct_loader_take_state(loader, state, ""));
         CHECK(ct_loader_batches(loader) == 7 && ct_loader_items(loader) == 51);
         for (ct_batch b; ct_next(loader, &b);) {
-            CHECK(b.part >= 4 / ranks * r && b.part < 4 / ranks * (r + 1) && b.n <= 2 && ct_dim(b.x, 0) == b.n);
+            CHECK(b.part >= here * r && b.part < here * (r + 1) && ct_dim(b.x, 0) == b.n);
+            CHECK(b.position == 6 || b.n == BATCH / parts || (b.part < BATCH % parts && b.n == BATCH / parts + 1));
             for (int64_t i = 0; i < b.n; i++) items[b.position][counts[b.position]++] = b.index[i];
         }
         CHECK(ct_ok());
@@ -228,15 +230,19 @@ TEST(parts_of_batches_are_together_the_epoch_whatever_their_number) {
         if (b.position == 2) CHECK(ct_loader_put_state(whole, state, "")), from = n;
     }
     CHECK(n == 51);
-    for (int ranks = 1; ranks <= 4; ranks *= 2)
+    static const int divisions[][2] = {{4, 1}, {4, 2}, {4, 4}, {3, 3},
+                                       {5, 5}, {6, 3}, {7, 1}, {8, 8}}; /* parts, ranks */
+    for (size_t i = 0; i < sizeof divisions / sizeof *divisions; i++)
         for (int threads = 0; threads <= 2; threads += 2) {
-            CHECK(order_of_parts(set, ranks, threads, NULL, got) == 51 && memcmp(got, expected, 51 * sizeof *got) == 0);
+            const int parts = divisions[i][0], ranks = divisions[i][1];
+            CHECK(order_of_parts(set, parts, ranks, threads, NULL, got) == 51 &&
+                  memcmp(got, expected, 51 * sizeof *got) == 0);
             /* from the middle of an epoch, which another number of processes had begun */
-            CHECK(order_of_parts(set, ranks, threads, state, got) == 51 - from &&
+            CHECK(order_of_parts(set, parts, ranks, threads, state, got) == 51 - from &&
                   memcmp(got, expected + from, (size_t)(51 - from) * sizeof *got) == 0);
         }
-    CHECK(!ct_batches(set, 8, .parts = 3));
-    CHECK_ERROR(CT_ERR_VALUE, "batches: a batch of 8 items cannot be cut into 3 parts of as many");
+    CHECK(!ct_batches(set, 8, .parts = 9));
+    CHECK_ERROR(CT_ERR_VALUE, "batches: a batch of 8 items cannot be cut into 9 parts");
     CHECK(!ct_batches(set, 8, .parts = 4, .part = 3, .part_count = 2));
     CHECK_ERROR(CT_ERR_VALUE, "batches: 2 parts from 3 on, of 4");
     ct_state_free(state);

@@ -140,7 +140,8 @@ static bool keep_masks(const learner *l, evaluation *e, ct_tensor *outputs, int6
 
 /* What is known of a batch once the network has seen it, in the host's memory. */
 typedef struct judged {
-    ct_tensor *loss, *outputs, *target, *y;
+    ct_tensor *loss, *outputs, *target, *y; /* of text the loss alone: outputs have a number for each token and place */
+    ct_accuracy right, top5;                /* of text */
     int64_t n;
     const int64_t *index;
 } judged;
@@ -151,6 +152,12 @@ static bool judge(learner *l, const ct_batch *b, judged *j) {
     *j = (judged){.n = b->n, .index = b->index};
     if (!loss) return false;
     j->loss = ct_cast(learner_on_host(l, loss), CT_F64);
+    if (l->task == TASK_LANGUAGE) { /* counted where it was computed */
+        j->top5.top = 5;
+        outputs = learner_on_host(l, outputs), target = learner_on_host(l, target);
+        return ct_accuracy_add(&j->right, outputs, target) &&
+               (l->classes <= 5 || ct_accuracy_add(&j->top5, outputs, target));
+    }
     j->outputs = learner_on_host(l, outputs);
     j->target = learner_on_host(l, target);
     j->y = learner_on_host(l, b->y);
@@ -160,8 +167,14 @@ static bool judge(learner *l, const ct_batch *b, judged *j) {
 static bool count(const learner *l, const judged *j, counters *c) {
     evaluation *e = c->result;
     ct_tensor *outputs = j->outputs, *target = j->target;
-    if (!ct_running_mean_add(&c->loss, ct_item(j->loss), (double)ct_numel(target))) return false;
+    const int64_t targets = l->task == TASK_LANGUAGE ? j->right.count : ct_numel(target);
+    if (!ct_running_mean_add(&c->loss, ct_item(j->loss), (double)targets)) return false;
     e->count += j->n;
+    if (l->task == TASK_LANGUAGE) {
+        c->right.right += j->right.right, c->right.count += j->right.count;
+        c->top5.right += j->top5.right, c->top5.count += j->top5.count;
+        return true;
+    }
     if (l->task == TASK_REGRESSION) { /* in the units of the data */
         ct_tensor *guess = ct_add_s(ct_mul_s(outputs, l->target_std), l->target_mean);
         return ct_regression_add(&c->regression, guess, j->y) && keep_points(e, guess, j->y);
@@ -171,7 +184,6 @@ static bool count(const learner *l, const judged *j, counters *c) {
                (e->mask_count == MOST_MASKS || keep_masks(l, e, outputs, j->n));
     if (!ct_accuracy_add(&c->right, outputs, target)) return false;
     if (l->classes > 5 && !ct_accuracy_add(&c->top5, outputs, target)) return false;
-    if (l->task != TASK_CLASSIFICATION) return true;
     /* each class against the rest: probabilities can be compared between items, logits cannot */
     if (c->auc && !ct_auc_add(c->auc, l->classes > 2 ? ct_softmax(outputs, 1) : outputs, target)) return false;
     return ct_confusion_add(e->confusion, outputs, target) && look_for_mistakes(e, outputs, target, j->n, j->index);
@@ -179,31 +191,37 @@ static bool count(const learner *l, const judged *j, counters *c) {
 
 /* ---- Of several processes rank 0 counts, batch by batch in their order ---- */
 
-enum { PIECES = 4, PIECE_NUMBERS = 2 + CT_MAX_DIMS }; /* a piece: dtype, axes and sizes of a tensor */
+/* A piece: dtype, axes and sizes of a tensor; -1: there is none. Before them numbers. */
+enum { PIECES = 4, PIECE_NUMBERS = 2 + CT_MAX_DIMS, ABOUT = 5 };
 
 static bool send_judged(const judged *j) {
-    int64_t about[1 + PIECES * PIECE_NUMBERS] = {j->n};
+    int64_t about[ABOUT + PIECES * PIECE_NUMBERS] = {j->n, j->right.right, j->right.count, j->top5.right,
+                                                     j->top5.count};
     ct_tensor *const pieces[PIECES] = {j->loss, j->outputs, j->target, j->y};
     for (int i = 0; j->n && i < PIECES; i++) {
-        int64_t *a = about + 1 + i * PIECE_NUMBERS;
-        const ct_dims shape = ct_shape(pieces[i]);
-        a[0] = (int64_t)ct_dtype_of(pieces[i]);
+        int64_t *a = about + ABOUT + i * PIECE_NUMBERS;
+        const ct_dims shape = pieces[i] ? ct_shape(pieces[i]) : (ct_dims){0};
+        a[0] = pieces[i] ? (int64_t)ct_dtype_of(pieces[i]) : -1;
         a[1] = shape.n;
         memcpy(a + 2, shape.d, (size_t)shape.n * sizeof *a);
     }
     bool right = ct_dist_send(ct_from_data(about, CT_DIMS((int64_t)(sizeof about / sizeof *about)), CT_I64), 0, NULL);
-    for (int i = 0; right && j->n && i < PIECES; i++) right = ct_dist_send(ct_detach(pieces[i]), 0, NULL);
+    for (int i = 0; right && j->n && i < PIECES; i++)
+        if (pieces[i]) right = ct_dist_send(ct_detach(pieces[i]), 0, NULL);
     return right && (!j->n || ct_dist_send(ct_from_data(j->index, CT_DIMS(j->n), CT_I64), 0, NULL));
 }
 
 static bool receive_judged(int from, judged *j) {
-    int64_t about[1 + PIECES * PIECE_NUMBERS];
+    int64_t about[ABOUT + PIECES * PIECE_NUMBERS];
     ct_tensor *head = ct_zeros(CT_DIMS((int64_t)(sizeof about / sizeof *about)), .dtype = CT_I64), *pieces[PIECES];
     if (!ct_dist_receive(head, from, NULL) || !ct_read(head, about, sizeof about)) return false;
-    *j = (judged){.n = about[0]};
+    *j = (judged){
+        .n = about[0], .right = {.right = about[1], .count = about[2]}, .top5 = {.right = about[3], .count = about[4]}};
     if (!j->n) return true;
     for (int i = 0; i < PIECES; i++) {
-        const int64_t *a = about + 1 + i * PIECE_NUMBERS;
+        const int64_t *a = about + ABOUT + i * PIECE_NUMBERS;
+        pieces[i] = NULL;
+        if (a[0] < 0) continue;
         ct_dims shape = {.n = (int)a[1]};
         memcpy(shape.d, a + 2, (size_t)shape.n * sizeof *a);
         pieces[i] = ct_zeros(shape, .dtype = (ct_dtype)a[0]);

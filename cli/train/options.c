@@ -35,7 +35,8 @@ int option_unknown(const char *command, const char *word, const char *known) {
 }
 
 int option_failed(int status) {
-    char rank[32] = ""; /* of several processes each tells what it knows */
+    char rank[32] = "";                               /* of several processes each tells what it knows */
+    if (ct_dist_size() > 1 && ct_ok()) return status; /* another one tells it */
     if (ct_dist_size() > 1) snprintf(rank, sizeof rank, "rank %d: ", ct_dist_rank());
     fprintf(stderr, "%serror: %s\n", rank, ct_ok() ? "failed without an error text" : ct_error());
     ct_error_clear();

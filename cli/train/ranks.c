@@ -5,6 +5,81 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* ---- Agreeing ---- */
+
+/* Numbers that are the same on all ranks; or the first that is not, with the rank that has another than rank 0. */
+static bool compare_numbers(const trainer *t, const double *mine, const char *const *names, int n) {
+    double *all = ranks_gather(mine, n);
+    bool same = all != NULL;
+    for (int i = 0; same && i < n; i++)
+        for (int r = 1; same && r < t->ranks; r++)
+            if (all[r * n + i] != all[i])
+                same = ct_fail(CT_ERR_STATE, NULL, "ranks disagree: %s: %.17g on rank %d, and %.17g on rank 0",
+                               names[i], all[r * n + i], r, all[i]);
+    free(all);
+    return same;
+}
+
+static double hash_of(const char *text) { /* FNV-1a, in what a double holds */
+    uint64_t h = 14695981039346656037u;
+    for (; *text; text++) h = (h ^ (unsigned char)*text) * 1099511628211u;
+    return (double)(h >> 12);
+}
+
+bool ranks_ready(const trainer *t, bool mine) {
+    const ct_code code = ct_error_code();
+    char why[1024];
+    if (t->ranks == 1) return mine;
+    snprintf(why, sizeof why, "%s", ct_error());
+    ct_error_clear();
+    const double told[2] = {!mine, mine ? 0 : hash_of(why)};
+    double *all = ranks_gather(told, 2);
+    int first = -1;
+    bool said = false; /* by a rank before this one */
+    for (int r = t->ranks - 1; all && r >= 0; r--) {
+        if (all[2 * r] == 0) continue;
+        first = r;
+        said = said || (r < t->rank && all[2 * r + 1] == told[1]);
+    }
+    const bool heard = all != NULL;
+    free(all);
+    if (!mine) ct_error_clear();
+    if (!mine && !said) return ct_fail(code, NULL, "%s", why);
+    if (mine && first > 0 && t->rank == 0) return ct_fail(CT_ERR_STATE, NULL, "rank %d could not begin", first);
+    return heard && first < 0;
+}
+
+bool ranks_compare_recipe(const trainer *t) {
+    static const char *const names[] = {"the version of cotangent"};
+    buffer text = {0};
+    bool right = t->ranks == 1 || recipe_text(t->recipe, &text);
+    if (t->ranks > 1 && right) {
+        double sizes[2] = {ct_version(), (double)text.n};
+        right = compare_numbers(t, sizes, names, 1) && ranks_take_first(&sizes[1], 1);
+        const int64_t n = right ? (int64_t)sizes[1] : 0;
+        char *first = calloc((size_t)n + 1, 1);
+        if (first && right) memcpy(first, text.at, (size_t)n < text.n ? (size_t)n : text.n);
+        if (right && !first) right = ct_fail(CT_ERR_MEMORY, NULL, "out of memory");
+        ct_scope {
+            ct_tensor *all = right ? ct_dist_broadcast(ct_from_data(first, CT_DIMS(n), CT_U8), 0, NULL) : NULL;
+            right = all && ct_read(all, first, (size_t)n);
+        }
+        right = right && ranks_ready(t, recipe_check_rank(t->recipe, t->rank, first, (size_t)n));
+        free(first);
+    }
+    buffer_free(&text);
+    return right;
+}
+
+bool ranks_compare_progress(const trainer *t) {
+    static const char *const names[] = {"items to train on", "items to validate on", "parameters", "steps done",
+                                        "epochs done"};
+    const learner *l = &t->learner;
+    const double mine[] = {(double)ct_dataset_count(l->train), (double)ct_dataset_count(l->valid),
+                           (double)l->parameters, (double)t->run.step, (double)t->run.epoch};
+    return t->ranks == 1 || compare_numbers(t, mine, names, (int)(sizeof mine / sizeof *mine));
+}
+
 /* ---- Dividing ---- */
 
 /* What cannot be had of a network that is divided; in stage 1 every process has all of it. */
@@ -50,10 +125,15 @@ bool ranks_begin(trainer *t) {
             CT_ERR_VALUE, NULL,
             "batch: %lld items to train on are less than a batch of %lld, of which each process has its part",
             (long long)ct_dataset_count(t->learner.train), (long long)r->batch);
+    if (r->shards > 0 && (r->distributed.bf16 || r->distributed.sync_batch_norm))
+        return tree_fail(r->distributed.node,
+                         "with shards (--deterministic) gradients go as they are, and statistics are a shard's");
+    if (r->distributed.sync_batch_norm && t->ranks > 1 && !ct_nn_sync_batch_norm(t->learner.net, NULL)) return false;
     if (r->shards > 0 && r->accumulate > 1)
         return ct_fail(CT_ERR_VALUE, NULL, "accumulate: with shards a batch is cut already");
     if (t->ranks > 1 && (r->distributed.shard || r->distributed.tensor > 1) && !divide(t)) return false;
-    t->parallel = ct_dist_data_parallel(t->learner.net, .group = t->across, .shards = (int)r->shards);
+    t->parallel = ct_dist_data_parallel(t->learner.net, .group = t->across, .bf16 = r->distributed.bf16,
+                                        .shards = (int)r->shards);
     return t->parallel != NULL;
 }
 
@@ -94,6 +174,11 @@ static bool add_part(trainer *t, ct_tensor *const *fields, double weight, ct_ten
     return value && ct_backward(t->scaler ? ct_scaler_scale(t->scaler, value) : value);
 }
 
+/* What the mean loss of n items counts where `parts` of such are averaged to that of the batch: 1 where all have as many. */
+static double weight_of(const trainer *t, int64_t n, int64_t parts) {
+    return (double)(n * parts) / (double)t->recipe->batch;
+}
+
 /* The part of the batch, cut once more where gradients are accumulated; all but the last pass keep them here. */
 static bool plain_step(trainer *t, const ct_batch *b, ct_tensor **loss, ct_tensor **score) {
     const int64_t parts = t->recipe->accumulate > b->n ? b->n : t->recipe->accumulate > 1 ? t->recipe->accumulate : 1;
@@ -105,7 +190,7 @@ static bool plain_step(trainer *t, const ct_batch *b, ct_tensor **loss, ct_tenso
         ct_tensor *fields[2], *value = NULL, *more = NULL;
         for (int f = 0; f < 2; f++) fields[f] = parts == 1 ? b->field[f] : ct_narrow(b->field[f], 0, first, n);
         ct_dist_set_sync(t->parallel, i + 1 == parts);
-        if (!ct_ok() || !add_part(t, fields, (double)n / (double)b->n, &value, &more)) return false;
+        if (!ct_ok() || !add_part(t, fields, weight_of(t, n, t->sharers), &value, &more)) return false;
         *loss = *loss ? ct_add(*loss, value) : value;
         if (more) *score = *score ? ct_add(*score, more) : more;
     }
@@ -122,7 +207,7 @@ static bool sharded_step(trainer *t, const ct_batch *first, ct_tensor **loss, ct
     bool right = list || ct_fail(CT_ERR_MEMORY, NULL, "out of memory");
     for (int i = 0; right && i < n; i++) {
         right = (i == 0 || ct_next(t->batches, &b)) && ct_dist_shard(t->parallel, t->run.step, begin + i) &&
-                add_part(t, b.field, 1, &list[i], &list[n + i]);
+                add_part(t, b.field, weight_of(t, b.n, t->recipe->shards), &list[i], &list[n + i]);
     }
     *loss = right ? ct_stack(list, n, 0) : NULL;
     *score = right && list[n] ? ct_stack(list + n, n, 0) : NULL;
@@ -132,14 +217,15 @@ static bool sharded_step(trainer *t, const ct_batch *first, ct_tensor **loss, ct
 
 bool ranks_step(trainer *t, const ct_batch *first, double lr) {
     ct_tensor *loss = NULL, *score = NULL;
-    const ct_batch noted = *first; /* its tensors go with the next one; what is noted of it is its size */
-    const int64_t targets = t->learner.task == TASK_CLASSIFICATION ? noted.n : ct_numel(noted.y);
+    const int64_t of_each = t->learner.task == TASK_CLASSIFICATION ? 1 : ct_numel(first->y) / first->n;
+    ct_batch noted = *first; /* its tensors go with the next one; what is noted is the size of the whole batch */
+    noted.n = t->recipe->batch;
     if (!(t->recipe->shards > 0 ? sharded_step(t, first, &loss, &score) : plain_step(t, first, &loss, &score)))
         return false;
     if (!ct_dist_reduce_gradients(t->parallel)) return false;
     if (t->learner.divided && t->recipe->clip_norm > 0) ct_dist_clip_grad_norm(t->learner.net, t->recipe->clip_norm);
     if (!ct_train_step_update(t->step)) return false;
-    return trainer_note(t, loss, score, &noted, targets, lr);
+    return trainer_note(t, loss, score, &noted, noted.n * of_each, lr);
 }
 
 /* Who computes longest waits least: the least is communication, what others have more of imbalance. */

@@ -5,6 +5,12 @@
 #include "cli/train/exchange.h"
 #include "cli/train/trainer.h"
 
+/* Whether all ranks have come so far without an error, of which this one has come or not. What several have in common is told by the
+ * first of them alone: the others keep no error. */
+bool ranks_ready(const trainer *t, bool mine);
+/* Errors that name the ranks which have another recipe, or other data, another network or step than rank 0. */
+bool ranks_compare_recipe(const trainer *t);
+bool ranks_compare_progress(const trainer *t);
 /* Makes the network one of all ranks, where there are several or the recipe asks for shards; else does nothing. */
 bool ranks_begin(trainer *t);
 void ranks_end(trainer *t);

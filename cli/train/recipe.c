@@ -267,7 +267,7 @@ static bool read_metrics(recipe *r, const tree *node) {
 }
 
 static bool read_distributed(recipe *r, const tree *node) {
-    static const char *const names[] = {"shard", "tensor"};
+    static const char *const names[] = {"shard", "tensor", "bf16", "sync_batch_norm"};
     char near[128];
     if (node->kind != TREE_MAP) return tree_fail(node, "distributed is a map, as in {shard: 3, tensor: 2}");
     r->distributed.node = node;
@@ -277,9 +277,13 @@ static bool read_distributed(recipe *r, const tree *node) {
             if (!read_integer(child, 0, 3, &r->distributed.shard)) return false;
         } else if (strcmp(child->key, "tensor") == 0) {
             if (!read_integer(child, 1, 4096, &r->distributed.tensor)) return false;
+        } else if (strcmp(child->key, "bf16") == 0) {
+            if (!read_flag(child, &r->distributed.bf16)) return false;
+        } else if (strcmp(child->key, "sync_batch_norm") == 0) {
+            if (!read_flag(child, &r->distributed.sync_batch_norm)) return false;
         } else
             return tree_fail_key(child, "distributed has no '%s'%s", child->key,
-                                 nearest_text(near, sizeof near, child->key, names, 2));
+                                 nearest_text(near, sizeof near, child->key, names, 4));
     }
     return true;
 }
@@ -479,28 +483,51 @@ bool recipe_set_epochs(recipe *r, int64_t epochs) {
     return tree_put(r->root, "epochs", tree_new(TREE_TEXT, NULL, text));
 }
 
-bool recipe_check_same(const recipe *now, const recipe *before, const char *folder, bool other_epochs) {
+/* The first key in which two recipes differ, with both values as texts; NULL: there is none. except: keys that do not count. */
+static const char *difference(const tree *now, const tree *before, const char *except, buffer *is, buffer *was) {
     for (int i = 0; i < KEYS; i++) {
-        const tree *a = tree_get(now->root, keys[i].name), *b = tree_get(before->root, keys[i].name);
-        if (mentions("about checkpoint_seconds capture recompute distributed", keys[i].name)) continue;
-        const bool epochs = strcmp(keys[i].name, "epochs") == 0;
-        if (tree_same(a, b) || (epochs && (other_epochs || now->epochs == before->epochs))) continue;
+        const tree *a = tree_get(now, keys[i].name), *b = tree_get(before, keys[i].name);
+        if (mentions(except, keys[i].name) || tree_same(a, b)) continue;
         if (strcmp(keys[i].name, "data") == 0 && same_data(a, b) && same_data(b, a)) continue;
-        buffer was = {0}, is = {0};
-        if (b) tree_write_short(b, &was);
-        else buffer_text(&was, "nothing");
-        if (a) tree_write_short(a, &is);
-        else buffer_text(&is, "nothing");
+        if (b) tree_write_short(b, was);
+        else buffer_text(was, "nothing");
+        if (a) tree_write_short(a, is);
+        else buffer_text(is, "nothing");
+        return keys[i].name;
+    }
+    return NULL;
+}
+
+bool recipe_check_same(const recipe *now, const recipe *before, const char *folder, bool other_epochs) {
+    const bool same_epochs = other_epochs || now->epochs == before->epochs;
+    buffer was = {0}, is = {0};
+    const char *key = difference(now->root, before->root,
+                                 same_epochs ? "about checkpoint_seconds capture recompute distributed epochs"
+                                             : "about checkpoint_seconds capture recompute distributed",
+                                 &is, &was);
+    if (key)
         ct_fail(CT_ERR_STATE, NULL,
                 "the run in %s was begun with another recipe: %s was %.300s, and is %.300s now; to go on with it leave "
                 "the recipe away%s, to begin anew choose another --out",
-                folder, keys[i].name, was.failed ? "" : was.at, is.failed ? "" : is.at,
-                epochs ? " or say --epochs" : "");
-        buffer_free(&was);
-        buffer_free(&is);
-        return false;
-    }
-    return true;
+                folder, key, was.failed ? "" : was.at, is.failed ? "" : is.at,
+                strcmp(key, "epochs") == 0 ? " or say --epochs" : "");
+    buffer_free(&was);
+    buffer_free(&is);
+    return !key;
+}
+
+bool recipe_check_rank(const recipe *mine, int rank, const char *text, size_t n) {
+    tree *first = tree_parse(text, n, "the recipe of rank 0");
+    buffer theirs = {0}, is = {0};
+    if (!first) return false;
+    const char *key = difference(mine->root, first, "about", &is, &theirs);
+    if (key)
+        ct_fail(CT_ERR_STATE, NULL, "ranks disagree about the recipe: %s is %.300s on rank %d, and %.300s on rank 0",
+                key, is.failed ? "" : is.at, rank, theirs.failed ? "" : theirs.at);
+    buffer_free(&theirs);
+    buffer_free(&is);
+    tree_free(first);
+    return !key;
 }
 
 /* ---- What there is, for people ---- */

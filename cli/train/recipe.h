@@ -84,6 +84,7 @@ typedef struct recipe {
     struct {
         const tree *node;
         int64_t shard, tensor; /* 0: no */
+        bool bf16, sync_batch_norm;
     } distributed;
     ct_train_mode capture;
     bool recompute, channels_last; /* of captured steps */
@@ -103,6 +104,8 @@ bool recipe_capture(const char *text,
 bool recipe_text(const recipe *r, buffer *b);
 /* An error unless both would train the same: all but where the data lies and, where that was asked for, the epochs. */
 bool recipe_check_same(const recipe *now, const recipe *before, const char *folder, bool other_epochs);
+/* An error unless it is the recipe of rank 0, of which that is the text; where data lies may differ from machine to machine. */
+bool recipe_check_rank(const recipe *mine, int rank, const char *text, size_t n);
 bool recipe_set_epochs(recipe *r, int64_t epochs);
 /* The library's error with the place of that part in front. Always false. */
 bool recipe_fail_at(const tree *node, const char *what);

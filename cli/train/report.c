@@ -38,7 +38,11 @@ static void write_tiles(buffer *b, const trainer *t) {
     else format_duration(seconds, value, sizeof value);
     snprintf(note, sizeof note, "%d of %lld epochs", j->epoch_count, (long long)t->recipe->epochs);
     tile(b, "Time", value, note);
-    snprintf(note, sizeof note, "a second, on %d thread%s", ct_get_threads(), ct_get_threads() == 1 ? "" : "s");
+    const int threads = ct_get_threads();
+    if (t->ranks > 1)
+        snprintf(note, sizeof note, "a second, by %d processes of %d thread%s", t->ranks, threads,
+                 threads == 1 ? "" : "s");
+    else snprintf(note, sizeof note, "a second, on %d thread%s", threads, threads == 1 ? "" : "s");
     tile(b, "Items", number_of(rate, 3, NUMBER_PAGE).text, note);
     if (t->ranks > 1) {
         snprintf(value, sizeof value, "%d", t->ranks);

@@ -140,11 +140,10 @@ static bool make_parts(trainer *t) {
     const recipe *r = t->recipe;
     learner *l = &t->learner;
     l->recipe = r;
-    if (!learner_open_data(l) || !learner_measure(l) || !learner_build(l)) return false;
-    if (!(t->options->resume || learner_init(l)) || !learner_freeze(l))
-        return false; /* a checkpoint has its own weights */
-    if (!learner_to_device(l, own_device(t))) return false;
-    if (!ranks_begin(t) || !make_loaders(t)) return false;
+    const bool made = learner_open_data(l) && learner_measure(l) && learner_build(l) &&
+                      (t->options->resume || learner_init(l)) && /* a checkpoint has its own weights */
+                      learner_freeze(l) && learner_to_device(l, own_device(t));
+    if (!ranks_ready(t, made) || !ranks_ready(t, ranks_begin(t) && make_loaders(t))) return false;
     t->total_steps = r->epochs * ct_loader_batches(t->batches);
     t->log_every = t->total_steps / 2000 + 1;
     if (!make_optimizer(t)) return false;
@@ -279,7 +278,10 @@ static bool finish_epoch(trainer *t) {
     progress_note(&t->progress, "validating ...");
     if (t->ema && !ct_ema_swap_in(t->ema)) return false;
     if (t->parallel && !ct_dist_broadcast_network(t->parallel)) return false; /* running statistics */
+    const uint64_t position = ct_rng_position(NULL);
     const bool whole = evaluate(&t->learner, t->valid, t->ranks == 1 ? &stop_wanted : NULL, &e);
+    /* each process evaluates some batches: what those have drawn is not part of the run, whose state is saved */
+    if (t->parallel && !ct_rng_set_position(NULL, position)) return false;
     const bool best = whole && is_better(t, &e);
     epoch_record record = {(double)t->run.epoch + 1,
                            (double)t->run.step,
@@ -386,7 +388,8 @@ static bool begin(trainer *t) {
     const task_info *task = &tasks[t->learner.task];
     const bool first = t->rank == 0; /* writes, and prints */
     if (first && ((!t->options->resume && !trainer_make_folder(t)) || !trainer_lock(t))) return false;
-    if (!ranks_share_folder(t) || (t->options->resume && !trainer_resume(t))) return false;
+    if (!ranks_share_folder(t) || (t->options->resume && !trainer_resume(t)) || !ranks_compare_progress(t))
+        return false;
     if (!journal_open(&t->journal, first ? t->out : NULL, task, t->options->resume, t->run.step, t->run.epoch,
                       t->options->json))
         return false;
@@ -398,10 +401,13 @@ static bool begin(trainer *t) {
                  t->recipe->name, t->recipe->model.name, (long long)t->learner.parameters,
                  (long long)ct_dataset_count(t->learner.train), (long long)ct_dataset_count(t->learner.valid),
                  ct_get_threads(), ct_get_threads() == 1 ? "" : "s", ct_isa());
-    if (t->ranks > 1)
-        progress_say(&t->progress, "%d processes by %s, each with %lld of the %lld items of a batch%s", t->ranks,
-                     ct_dist_engine(), (long long)t->recipe->batch / t->sharers, (long long)t->recipe->batch,
-                     ranks_text(t));
+    if (t->ranks > 1) {
+        const int64_t batch = t->recipe->batch, least = batch / t->sharers;
+        char more[32] = "";
+        if (batch % t->sharers) snprintf(more, sizeof more, " or %lld", (long long)least + 1);
+        progress_say(&t->progress, "%d processes by %s, each with %lld%s of the %lld items of a batch%s", t->ranks,
+                     ct_dist_engine(), (long long)least, more, (long long)batch, ranks_text(t));
+    }
     if (t->options->resume) {
         progress_say(&t->progress, "going on in %s after step %lld of %lld", t->out, (long long)t->run.step,
                      (long long)t->total_steps);
@@ -502,7 +508,7 @@ int trainer_run(const trainer_options *options) {
     const bool joined = ct_dist_init();
     t->rank = ct_dist_rank();
     t->ranks = ct_dist_size();
-    if (joined && trainer_open_recipe(t) && make_parts(t) && begin(t)) {
+    if (joined && ranks_ready(t, trainer_open_recipe(t)) && ranks_compare_recipe(t) && make_parts(t) && begin(t)) {
         catch_signals();
         status = run_epochs(t);
         progress_clear(&t->progress);

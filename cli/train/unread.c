@@ -113,10 +113,7 @@ bool trainer_read(trainer *t) {
             right && add_parts(t, losses, n, parts, 1, loss) && (!size || add_parts(t, scores, n, parts, size, score));
     }
     for (int i = 0; right && i < n; i++) {
-        unread_step *u = &t->unread[i];
-        u->targets *= all;
-        u->items *= all;
-        right = add_step(t, u, loss[i] / (double)all, score + i * size);
+        right = add_step(t, &t->unread[i], loss[i] / (double)all, score + i * size);
     }
     free(score);
     trainer_drop_unread(t);

@@ -54,11 +54,16 @@ static void library_name(char *name, size_t room) {
     snprintf(name, room, "%.*s", (int)room - 1, text);
 }
 
+static bool running(void) {
+    int flag = 0;
+    return MPI_Initialized(&flag) == MPI_SUCCESS && flag;
+}
+
 static const char *open(int *rank, int *ranks, int *local_rank, int *local_ranks, bool *any_thread, char *name,
                         size_t room) {
-    int running = 0, level = MPI_THREAD_SINGLE;
-    const char *problem = ct__mpi_problem(MPI_Initialized(&running));
-    if (!problem && !running) {
+    int level = MPI_THREAD_SINGLE;
+    const char *problem = NULL;
+    if (!running()) {
         problem = ct__mpi_problem(MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level));
         ours = !problem;
     }
@@ -200,6 +205,7 @@ __attribute__((visibility("default"))) const ct__transport *ct_dist_transport(vo
 const ct__transport *ct_dist_transport(void) {
     static const ct__transport transport = {.size = sizeof transport,
                                             .version = CT__TRANSPORT_VERSION,
+                                            .running = running,
                                             .open = open,
                                             .split = split,
                                             .release = release,

@@ -11,6 +11,7 @@
     X(ncclGetUniqueId)   \
     X(ncclCommInitRank)  \
     X(ncclCommDestroy)   \
+    X(ncclCommAbort)     \
     X(ncclAllReduce)     \
     X(ncclBroadcast)     \
     X(ncclAllGather)     \
@@ -29,6 +30,11 @@ static struct {
     int (*cuDeviceGet)(int *device, int ordinal);
     int (*cuDevicePrimaryCtxRetain)(void **context, int device);
     int (*cuCtxSetCurrent)(void *context);
+    int (*cuCtxGetCurrent)(void **context);
+    int (*cuEventCreate)(void **event, unsigned flags);
+    int (*cuEventRecord)(void *event, void *stream);
+    int (*cuEventQuery)(void *event);
+    int (*cuEventDestroy)(void *event);
 } driver;
 
 static const char *open_driver(void) {
@@ -37,9 +43,18 @@ static const char *open_driver(void) {
     *(void **)&driver.cuDeviceGet = dlsym(library, "cuDeviceGet");
     *(void **)&driver.cuDevicePrimaryCtxRetain = dlsym(library, "cuDevicePrimaryCtxRetain");
     *(void **)&driver.cuCtxSetCurrent = dlsym(library, "cuCtxSetCurrent");
-    return driver.cuDeviceGet && driver.cuDevicePrimaryCtxRetain && driver.cuCtxSetCurrent ? NULL
-                                                                                           : "libcuda.so.1 is too old";
+    *(void **)&driver.cuCtxGetCurrent = dlsym(library, "cuCtxGetCurrent");
+    *(void **)&driver.cuEventCreate = dlsym(library, "cuEventCreate");
+    *(void **)&driver.cuEventRecord = dlsym(library, "cuEventRecord");
+    *(void **)&driver.cuEventQuery = dlsym(library, "cuEventQuery");
+    *(void **)&driver.cuEventDestroy = dlsym(library, "cuEventDestroy_v2");
+    return driver.cuDeviceGet && driver.cuDevicePrimaryCtxRetain && driver.cuCtxSetCurrent && driver.cuCtxGetCurrent &&
+                   driver.cuEventCreate && driver.cuEventRecord && driver.cuEventQuery && driver.cuEventDestroy
+               ? NULL
+               : "libcuda.so.1 is too old";
 }
+
+static int joined; /* the device of this rank, by its number */
 
 static const char *set_device(int ordinal) {
     int device = 0;
@@ -85,6 +100,7 @@ static const char *join(const void *id, int rank, int ranks, int device, void **
     ncclComm_t made = NULL;
     memcpy(&given, id, sizeof given);
     const char *problem = set_device(device);
+    joined = device;
     if (!problem) problem = problem_of(nccl.ncclCommInitRank(&made, ranks, given, rank));
     *comm = made;
     return problem;
@@ -171,9 +187,33 @@ static const char *collective(void *on, const ct__transfer *t, int ranks, void *
     case CT__ALL_GATHER: return problem_of(nccl.ncclAllGather(t->in, t->out, bytes, ncclUint8, comm, stream));
     case CT__BROADCAST: return problem_of(nccl.ncclBroadcast(t->in, t->out, bytes, ncclUint8, t->root, comm, stream));
     case CT__ALL_TO_ALL: return all_to_all(comm, t, ranks, stream);
+    case CT__SEND: return problem_of(nccl.ncclSend(t->in, bytes, ncclUint8, t->root, comm, stream));
+    case CT__RECEIVE: return problem_of(nccl.ncclRecv(t->out, bytes, ncclUint8, t->root, comm, stream));
     default: return "this is not a collective";
     }
 }
+
+static void abort_comm(void *comm) { nccl.ncclCommAbort(comm); }
+
+static void *mark(void *stream) {
+    enum { NO_TIMING = 2 };
+    void *event = NULL;
+    if (driver.cuEventCreate(&event, NO_TIMING) != 0) return NULL;
+    if (driver.cuEventRecord(event, stream) == 0) return event;
+    driver.cuEventDestroy(event);
+    return NULL;
+}
+
+static bool passed(void *event) {
+    enum { NOT_READY = 600 };
+    void *context = NULL; /* whoever looks may have none */
+    if (driver.cuCtxGetCurrent(&context) != 0 || (!context && set_device(joined))) return true;
+    return driver.cuEventQuery(event) != NOT_READY;
+}
+
+static void forget(void *event) { driver.cuEventDestroy(event); }
+
+static const char *group(bool end) { return problem_of(end ? nccl.ncclGroupEnd() : nccl.ncclGroupStart()); }
 
 __attribute__((visibility("default"))) const ct__nccl *ct_dist_nccl(void);
 const ct__nccl *ct_dist_nccl(void) {
@@ -184,6 +224,11 @@ const ct__nccl *ct_dist_nccl(void) {
                                    .join = join,
                                    .leave = leave,
                                    .cannot = cannot,
-                                   .collective = collective};
+                                   .collective = collective,
+                                   .abort = abort_comm,
+                                   .mark = mark,
+                                   .passed = passed,
+                                   .forget = forget,
+                                   .group = group};
     return &table;
 }

@@ -6,7 +6,7 @@
 #include "dist/transport.h"
 
 #define CT__NCCL_ENTRY "ct_dist_nccl"
-enum { CT__NCCL_VERSION = 2, CT__NCCL_ID_BYTES = 128 };
+enum { CT__NCCL_VERSION = 3, CT__NCCL_ID_BYTES = 128 };
 
 typedef struct ct__nccl {
     uint32_t size, version;
@@ -16,8 +16,14 @@ typedef struct ct__nccl {
     const char *(*join)(const void *id, int rank, int ranks, int device, void **comm);
     void (*leave)(void *comm);
     const char *(*cannot)(ct__dist_kind kind, ct_dtype dtype, ct_dist_reduction reduction); /* NULL: it can */
-    /* Enqueues a collective on a CUstream; in and out are addresses on the device. */
+    /* Enqueues a collective, a send or a receive on a CUstream; in and out are addresses on the device. */
     const char *(*collective)(void *comm, const ct__transfer *transfer, int ranks, void *stream);
+    void (*abort)(void *comm); /* what is on its way ends, somehow; from any thread */
+    /* An event behind what a stream has by now, or NULL; whether it has come there, or never will. */
+    void *(*mark)(void *stream);
+    bool (*passed)(void *mark);
+    void (*forget)(void *mark);
+    const char *(*group)(bool end); /* sends and receives between its beginning and its end go on beside each other */
 } ct__nccl;
 typedef const ct__nccl *(*ct__nccl_entry)(void);
 

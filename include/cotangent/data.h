@@ -308,8 +308,8 @@ typedef struct ct_batches_options {
     bool raw;                /* field 0 as it is; otherwise u8 becomes f32 in 0 .. 1 after the transforms */
     ct_opt pad;              /* items of different shapes are filled up with this, at the end of each axis */
     ct_device device;        /* where batches are brought ahead, on a stream of the loader's; {}: the current one */
-    /* For processes that share an epoch: every batch is cut into `parts` of as many items (the last ones of a smaller batch have fewer, or
-     * none), and ct_next gives part_count of them (0: one) from `part` on, one after the other. 0: batches are whole. What is counted
+    /* For processes that share an epoch: every batch is cut into `parts` of as many items (the first ones have one more where it does not come out even, the
+     * last ones of a smaller batch fewer, or none), and ct_next gives part_count of them (0: one) from `part` on, one after the other. 0: batches are whole. What is counted
      * (batches, items, positions) and stored is of whole batches, so a state is taken back by a loader of other parts. */
     int parts, part, part_count;
 } ct_batches_options;

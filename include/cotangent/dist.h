@@ -33,11 +33,11 @@ extern "C" {
 
 typedef struct ct_dist_options {
     size_t size;
-    /* Who carries the data: "openmpi", "mpich" (and what has its ABI), "nccl" (torchrun's variables, CUDA tensors
-     * alone), or "none": one rank. NULL: CT_DIST, and without it whoever started this process, by the variables that
+    /* Who carries the data: "openmpi", "mpich" (and what has its ABI), "nccl" (without MPI, by torchrun's, srun's or
+     * mpirun's variables and MASTER_ADDR, MASTER_PORT; every rank has a CUDA device), or "none": one rank. NULL: CT_DIST, and without it whoever started this process, by the variables that
      * mpirun, srun and torchrun set. */
     const char *engine;
-    double timeout; /* seconds that a rank waits for the others in a call: CT_DIST_TIMEOUT, and without it 300 */
+    double timeout; /* seconds that a rank waits for the others in a call, and to join: CT_DIST_TIMEOUT, and without it 300 */
     /* No thread that moves calls on while the program computes: they move when it calls something here. Also
      * CT_DIST_PROGRESS=0 */
     bool no_progress;
@@ -107,7 +107,7 @@ CT_API bool ct_dist_receive(ct_tensor *x, int from, ct_dist_group *group);
 /* ---- The same without waiting ---------------------------------------------------------------------- */
 
 /* A call that has begun. x must not change before it is over. Calls that have begun count in the order of the
- * group's calls. */
+ * group's calls. By NCCL alone messages that have begun go when one of them is waited for, all at once. */
 typedef struct ct_dist_work ct_dist_work;
 CT_API ct_dist_work *ct_dist_all_reduce_start(ct_tensor *x, ct_dist_reduction reduction, ct_dist_group *group);
 CT_API ct_dist_work *ct_dist_broadcast_start(ct_tensor *x, int root, ct_dist_group *group);

@@ -215,6 +215,45 @@ static void messages(void) {
 
 /* ---- Gradients ---- */
 
+static bool same_tensor(ct_tensor *a, ct_tensor *b) {
+    return a && b && ct_numel(a) == ct_numel(b) && ct_ndim(a) == ct_ndim(b) &&
+           ct_item(ct_sum(ct_cast(ct_ne(a, b), CT_F32))) == 0;
+}
+
+/* Every collective begun, waited for in another order than they have begun in, gives what it gives at once, and its gradient. */
+static void every_one_begun(void) {
+    enum { CALLS = 9 };
+    ct_tensor *x = ct_set_requires_grad(
+        ct_add_s(ct_reshape(ct_arange(0, 6 * size, 1, .dtype = CT_F64), CT_DIMS(2 * size, 3)), 0.25 * rank + 1), true);
+    ct_tensor *at_once[CALLS], *begun_ones[CALLS];
+    ct_dist_work *works[CALLS];
+    int n = 0;
+    for (int r = CT_DIST_SUM; r <= CT_DIST_PRODUCT; r++)
+        works[n++] = ct_dist_all_reduce_start(x, (ct_dist_reduction)r, NULL);
+    works[n++] = ct_dist_broadcast_start(x, size - 1, NULL);
+    works[n++] = ct_dist_all_gather_start(x, NULL);
+    works[n++] = ct_dist_reduce_scatter_start(x, CT_DIST_MEAN, NULL);
+    works[n++] = ct_dist_all_to_all_start(x, NULL);
+    n = 0;
+    for (int r = CT_DIST_SUM; r <= CT_DIST_PRODUCT; r++)
+        at_once[n++] = ct_dist_all_reduce(x, (ct_dist_reduction)r, NULL);
+    at_once[n++] = ct_dist_broadcast(x, size - 1, NULL);
+    at_once[n++] = ct_dist_all_gather(x, NULL);
+    at_once[n++] = ct_dist_reduce_scatter(x, CT_DIST_MEAN, NULL);
+    at_once[n++] = ct_dist_all_to_all(x, NULL);
+    for (int i = CALLS - 1; i >= 0; i--) {
+        CHECK(ct_dist_wait(works[i], &begun_ones[i]) && same_tensor(at_once[i], begun_ones[i]));
+        ct_dist_work_free(works[i]);
+    }
+    for (int i = 0; i < CALLS; i++) {
+        ct_tensor *losses[2] = {ct_sum(ct_mul(at_once[i], at_once[i])), ct_sum(ct_mul(begun_ones[i], begun_ones[i]))};
+        ct_tensor *g[2] = {NULL, NULL};
+        for (int k = 0; k < 2; k++) CHECK(ct_grad(&losses[k], 1, NULL, &x, 1, &g[k], 0));
+        CHECK(same_tensor(g[0], g[1]));
+        CHECK(ct_item(ct_dist_all_reduce(ct_amax(ct_abs(g[0])), CT_DIST_MAX, NULL)) > 0); /* of a broadcast the root's */
+    }
+}
+
 /* What each rank computes from its x, of its own weights, and the whole of it from all x, as one process would. Each has
  * 4 rows or more, a part of them for each rank. */
 static int64_t rows(void) { return (3 + size) / size * size; }
@@ -309,6 +348,8 @@ int main(void) {
         groups();
     ct_scope
         begun();
+    ct_scope
+        every_one_begun();
     if (size > 1)
         ct_scope
             messages();

@@ -1,6 +1,6 @@
 /* Ranks that disagree, hang or die: the call ends on every other rank with a text, which is printed. Run by
  * tests/dist.sh under mpirun:
- *     faults shape|dtype|op|order|end|message|deadlock|sleep|kill|begun|meanwhile|network|layer|init */
+ *     faults shape|dtype|op|order|end|message|deadlock|sleep|kill|begun|meanwhile|network|layer|init|late|one_less */
 #include <signal.h>
 #include <unistd.h>
 
@@ -55,6 +55,10 @@ static void do_what(const char *what) {
     if (!strcmp(what, "deadlock") && rank < 2) ct_dist_receive(x, 1 - rank, NULL);
     if (!strcmp(what, "init") && odd) sleep(5); /* if it has come that far */
     if (!strcmp(what, "init")) sum_of(CT_DIMS(3, 4), CT_F32);
+    if (!strcmp(what, "one_less")) ct_dist_barrier(NULL);
+    if (!strcmp(what, "one_less") && odd) sleep(5);
+    if (!strcmp(what, "one_less") && !odd) sum_of(CT_DIMS(3, 4), CT_F32);
+    if (!strcmp(what, "late")) sum_of(CT_DIMS(3, 4), CT_F32);
     if (!strcmp(what, "sleep") && odd) sleep(5);
     if (!strcmp(what, "kill") && odd) raise(SIGKILL);
     if (!strcmp(what, "sleep") || !strcmp(what, "kill")) sum_of(CT_DIMS(3, 4), CT_F32);
@@ -77,6 +81,7 @@ static void die(int signal_number) {
 
 static bool is_last(void) { /* by what the launcher says */
     const char *mine = getenv("OMPI_COMM_WORLD_RANK"), *all = getenv("RANKS");
+    if (!mine) mine = getenv("RANK");
     if (!mine) mine = getenv("PMI_RANK");
     return mine && all && atoi(mine) == atoi(all) - 1;
 }
@@ -87,8 +92,11 @@ int main(int argc, char **argv) {
         signal(SIGALRM, die);
         ualarm(20000, 0);
     }
+    if (!strcmp(what, "late") && is_last()) sleep(8); /* the others have given up by then */
     if (argc != 2 || !ct_dist_init(.no_progress = !strcmp(what, "meanwhile") && is_last())) {
         printf("%s\n", ct_error());
+        fflush(stdout);
+        if (!strcmp(what, "late")) usleep(300000);
         return 2;
     }
     rank = ct_dist_rank();

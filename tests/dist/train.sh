@@ -21,7 +21,8 @@ awk 'BEGIN { srand(3); print "a,b,size"; for (i = 0; i < 200; i++) { x = rand();
 for i in $(seq 60); do echo "Line $i says what line $((i * 7 % 60)) said before."; done >text.txt
 
 # Each epoch is told once, whatever the number of processes, and there is one report.
-told_once() { [ "$(tr '\r' '\n' <"$1.txt" | grep -c 'epoch  *1/.*train loss')" -eq 1 ] && [ -s "$1/report.html" ] && grep -q "<span>Processes</span><b>$2<" "$1/report.html"; }
+told_once() { [ "$(tr '\r' '\n' <"$1.txt" | grep -c 'epoch  *1/.*train loss')" -eq 1 ] && [ -s "$1/report.html" ] && grep -q "<span>Processes</span><b>$2<" "$1/report.html" &&
+    grep -q "a second, by $2 processes of [0-9]* thread" "$1/report.html" && grep -q '<span>Communication</span><b>[0-9.]* %<' "$1/report.html" && grep -q '<span>Imbalance</span><b>[0-9.]* %<' "$1/report.html"; }
 losses() { sed -n 's/.*"event":"epoch".*"train_loss":\([^,]*\),.*"valid_loss":\([^,]*\),.*/\1 \2/p' "$1/log.jsonl"; }
 # A network without batch norm and dropout, and an optimizer that is linear in the gradient: the losses are those of one process, but for rounding.
 near() { paste -d' ' <(losses "$1") <(losses "$2") | awk '{ for (i = 1; i <= 2; i++) { d = $i - $(i + 2); if (d < 0) d = -d; if (!(d <= 1e-4 * ($i < 0 ? -$i : $i))) bad = 1 } n++ } END { exit bad || !n }'; }
@@ -88,6 +89,48 @@ state_divided() {
     for file in first/last first/best run/last run/best; do cmp "state/$file.safetensors" "state.$mpi/$file.safetensors" || return 1; done
 }
 
+# A recipe of its own by one, two and four processes: the same bytes. NAME ARGUMENTS...
+same_recipe() {
+    local name=$1 n
+    shift
+    for n in 1 2 4; do
+        mkdir -p "same.$mpi/$name.$n"
+        (cd "same.$mpi/$name.$n" && if [ "$n" -eq 1 ]; then "$cotangent" train "$@" --deterministic --out run; else ranks "$n" "$cotangent" train "$@" --deterministic --out run; fi) >same.txt 2>&1 || { cat same.txt && return 1; }
+        cmp "same.$mpi/$name.1/run/last.safetensors" "same.$mpi/$name.$n/run/last.safetensors" && cmp "same.$mpi/$name.1/run/best.safetensors" "same.$mpi/$name.$n/run/best.safetensors" || return 1
+    done
+}
+
+# One of two processes was given another recipe, other data, or goes on from another step.
+told_by_first() { # TEXT ARGUMENTS...: what is wrong on all ranks is told once
+    local text=$1 recovery=yes
+    shift
+    ranks 3 "$cotangent" train "$@" --out wrong >"wrong.$mpi.txt" 2>&1
+    cat "wrong.$mpi.txt"
+    [ "$(grep -c 'error: ' "wrong.$mpi.txt")" -eq 1 ] && grep -q "^rank 0: error: .*$text" "wrong.$mpi.txt"
+}
+disagrees() { # TEXT ARGUMENTS...
+    local text=$1 recovery=yes
+    shift
+    cat >odd.sh <<END
+[ "\${OMPI_COMM_WORLD_RANK:-\$PMI_RANK}" = 0 ] || set -- "\$@" $*
+exec "$cotangent" train tiny.yaml --out odd.\$\$ "\$@"
+END
+    ranks 2 sh odd.sh >"odd.$mpi.txt" 2>&1
+    cat "odd.$mpi.txt"
+    [ "$(grep -c ': error: ' "odd.$mpi.txt")" -eq 2 ] && grep -q '^rank 0: error: rank 1 could not begin' "odd.$mpi.txt" && grep -q "^rank 1: error: $text" "odd.$mpi.txt"
+}
+other_step() { # each machine has a folder of that name of its own, from another save
+    local recovery=yes rank
+    for rank in 0 1; do
+        rm -rf "step.$rank" && mkdir "step.$rank" && (cd "step.$rank" && "$cotangent" train ../tiny.yaml --out run >/dev/null) || return 1
+    done
+    (cd step.0 && "$cotangent" train --resume --epochs 4 --out run >/dev/null) || return 1
+    # shellcheck disable=SC2016
+    ranks 2 sh -c 'cd step.${OMPI_COMM_WORLD_RANK:-$PMI_RANK} && exec "$0" train --resume --epochs 5 --out run' "$cotangent" >"step.$mpi.txt" 2>&1
+    cat "step.$mpi.txt"
+    [ "$(grep -c 'error: ranks disagree: steps done: 36 on rank 1, and 48 on rank 0' "step.$mpi.txt")" -eq 2 ]
+}
+
 train_checks() {
     if ! grep -q 'CT_HEADER_JANSSON.*=1' "$build_dir/CMakeCache.txt" || ! grep -q 'CT_HEADER_LIBYAML.*=1' "$build_dir/CMakeCache.txt"; then
         skip "$mpi: cotangent train" "this build has no libyaml or no jansson"
@@ -97,9 +140,21 @@ train_checks() {
         check "$mpi: a classification by $n processes" trains shapes $n tiny.yaml --set model=mlp --set ema=0
         check "$mpi: the same bytes by $n processes" same_bytes $n
     done
+    check "$mpi: batch norm over all processes" trains normed 3 tiny.yaml --set 'model={name: cnn, width: 4, stages: 2, depth: 0, dropout: 0}' --set ema=0 --set distributed.sync_batch_norm=true
+    check "$mpi: a batch that three processes cannot divide evenly" trains shapes 3 tiny.yaml --set model=mlp --set ema=0
+    check "$mpi: a process with another recipe" disagrees 'ranks disagree about the recipe: optimizer is .*lr: 0.03.* on rank 1, and .*lr: 0.01.* on rank 0' --lr 0.03
+    check "$mpi: a recipe that is not there" told_by_first "there is no recipe 'nothing.yaml'" nothing.yaml
+    check "$mpi: more processes than items of a batch" told_by_first 'a batch of 2 items cannot be cut into 3 parts' tiny.yaml --batch 2
+    check "$mpi: processes that do not divide into those of a layer" told_by_first 'tensor is 2, and 3 processes are no multiple of it' gpt-divided --data text.txt
+    check "$mpi: a process that goes on from another step" other_step
     check "$mpi: a regression by 2 processes" trains sizes 2 csv-regression --data sizes.csv --batch 16 --epochs 2
     check "$mpi: a language model by 2 processes" trains text 2 char-gpt --data text.txt --batch 8 --epochs 2 --set model.layers=1 --set model.dim=16 --set model.heads=2 --set model.dropout=0 --set data.length=16
     check "$mpi: a divided language model by 4 processes" divided 4
     check "$mpi: a divided optimizer's state has the same bytes" state_divided
+    local small=$PWD/tiny.yaml
+    check "$mpi: the same bytes of a language model" same_recipe gpt char-gpt --data "$PWD/text.txt" --batch 8 --epochs 2 --set model.layers=1 --set model.dim=16 --set model.heads=2 --set data.length=16
+    check "$mpi: the same bytes of batch norm, dropout and clipping" same_recipe norm "$small" --set 'model={name: cnn, width: 4, stages: 2, depth: 1, dropout: 0.2}' --set clip_norm=0.3
+    check "$mpi: the same bytes in f16, with shards that are not as large" same_recipe half "$small" --set precision=f16 --batch 22
+    check "$mpi: the same bytes of bf16 and captured steps, if they were" same_recipe captured "$small" --set precision=bf16 --capture true
     check "$mpi: a run goes on with another number of processes" killed_and_resumed
 }
