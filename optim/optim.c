@@ -274,13 +274,21 @@ bool ct_optim_reuse_grad(ct_optim *optim, bool reuse) {
 
 /* ---- Gradients ---- */
 
-bool optim_collect(ct_optim *o, const char *function) {
+bool optim_is_current(const ct_optim *o, const char *function) {
     for (int i = 0; i < o->count; i++) {
-        optim_param *p = &o->params[i];
+        const optim_param *p = &o->params[i];
         if (p->source && ct_parameter_tensor(p->source) != p->x)
             return ct_fail(CT_ERR_STATE, function,
                            "the parameter %s was moved or converted after the optimizer was made: make a new one",
                            p->name);
+    }
+    return true;
+}
+
+bool optim_collect(ct_optim *o, const char *function) {
+    if (!optim_is_current(o, function)) return false;
+    for (int i = 0; i < o->count; i++) {
+        optim_param *p = &o->params[i];
         const ct_division *division = p->source ? ct_module_division(p->source->owner) : NULL;
         if ((division ? division->parts : 0) != p->division.parts)
             return ct_fail(CT_ERR_STATE, function,

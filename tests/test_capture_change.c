@@ -421,6 +421,18 @@ TEST(where_gradients_are_used_again_two_graphs_accumulate_and_step) {
     free_training(&eager);
 }
 
+TEST(a_replay_takes_no_step_of_a_network_that_has_other_tensors_now) {
+    training t = make_training(KINDS);
+    ct_graph *graph = ct_capture(train, &t, 0);
+    REQUIRE(graph && ct_replay(graph) && ct_module_to_dtype(t.net, CT_F64));
+    CHECK(!ct_replay(graph) && ct_error_code() == CT_ERR_STATE);
+    CHECK(strstr(ct_error(), "was moved or converted after the optimizer was made: make a new one"));
+    ct_error_clear();
+    CHECK(ct_optim_steps(t.optim) == 3);
+    ct_graph_free(graph);
+    free_training(&t);
+}
+
 TEST(a_graph_whose_state_was_replaced_is_refused_and_captured_again) {
     training t = make_training(KINDS);
     ct_graph *graph = ct_capture(train, &t, 0);
