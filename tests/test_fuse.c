@@ -271,6 +271,25 @@ TEST(the_pass_can_be_left_out) {
     ct_graph_free(graph);
 }
 
+static bool two_of_the_same_data(void *context) {
+    work *w = context;
+    const float row[] = {1, 2, 3, 4, 5};
+    drop_results(w);
+    leave(w, ct_sum(ct_tanh(ct_exp(ct_from_data(row, CT_DIMS(5), CT_F32)))));
+    leave(w, ct_sum(ct_sqrt(ct_sigmoid(ct_from_data(row, CT_DIMS(5), CT_F32)))));
+    return ct_ok();
+}
+
+TEST(fused_calls_of_the_same_memory_are_not_taken_for_the_same) {
+    work captured = {.n = 0}, eager = {.n = 0};
+    ct__passes_set("fuse,cse");
+    ct_graph *graph = capture_and_compare(two_of_the_same_data, &captured, &eager);
+    ct__passes_set(NULL);
+    REQUIRE(graph);
+    CHECK(count_calls(graph, "fused") == 2);
+    ct_graph_free(graph);
+}
+
 /* ---- Random graphs ---- */
 
 static uint64_t next_random(uint64_t *state) { /* splitmix64 */
