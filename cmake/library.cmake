@@ -76,6 +76,8 @@ check_c_compiler_flag(-mstringop-strategy=libcall CT_COMPILES_STRINGOPS)
 if(CT_COMPILES_STRINGOPS)
     target_compile_options(ct_once PRIVATE -mstringop-strategy=libcall)
 endif()
+# A section for each function: a program that takes in the static library links what it calls, and what that calls (-Wl,--gc-sections).
+target_compile_options(ct_once PRIVATE -ffunction-sections -fdata-sections)
 add_dependencies(ct_once ct_generated)
 set(CT_OBJECTS $<TARGET_OBJECTS:ct_once>)
 set(CT_OBJECT_TARGETS ct_once)

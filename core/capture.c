@@ -97,6 +97,16 @@ static int slot_of(ct_graph *g, ct_storage *storage) {
     return slot;
 }
 
+bool ct_capture_is_outside(const ct_tensor *x) {
+    ct_graph *g = ct__capturing;
+    if (!g || !ct__valid(x, "capture_is_outside", "x")) return false;
+    lock();
+    void **found = ct__map_find(&g->by_storage, x->storage);
+    const bool made = found && g->slots[(intptr_t)*found - 1].made;
+    unlock();
+    return !made;
+}
+
 static bool note_made(ct_graph *g, ct_storage *storage) {
     const int slot = ct__graph_slot(g, storage->device, storage->bytes);
     if (slot < 0 || !know(g, storage, slot)) return false;

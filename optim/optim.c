@@ -274,13 +274,21 @@ bool ct_optim_reuse_grad(ct_optim *optim, bool reuse) {
 
 /* ---- Gradients ---- */
 
-bool optim_collect(ct_optim *o, const char *function) {
+bool optim_is_current(const ct_optim *o, const char *function) {
     for (int i = 0; i < o->count; i++) {
-        optim_param *p = &o->params[i];
+        const optim_param *p = &o->params[i];
         if (p->source && ct_parameter_tensor(p->source) != p->x)
             return ct_fail(CT_ERR_STATE, function,
                            "the parameter %s was moved or converted after the optimizer was made: make a new one",
                            p->name);
+    }
+    return true;
+}
+
+bool optim_collect(ct_optim *o, const char *function) {
+    if (!optim_is_current(o, function)) return false;
+    for (int i = 0; i < o->count; i++) {
+        optim_param *p = &o->params[i];
         const ct_division *division = p->source ? ct_module_division(p->source->owner) : NULL;
         if ((division ? division->parts : 0) != p->division.parts)
             return ct_fail(CT_ERR_STATE, function,
@@ -324,7 +332,23 @@ bool ct_optim_zero_grad(ct_optim *optim) {
     return ok;
 }
 
-bool optim_forget(ct_optim *o) { return o->keep_grad || ct_optim_zero_grad(o); }
+/* A captured step reads gradients where they are: those from before the capture that it lets go of would be used in every replay again. */
+static void refuse_old_gradients(const ct_optim *o) {
+    for (int i = 0; ct_is_capturing() && i < o->count; i++) {
+        const ct_tensor *grad = ct_grad_of(o->params[i].x);
+        if (grad && ct_capture_is_outside(grad))
+            ct_capture_refuse(
+                "optim_step", "a step that forgets gradients from before the capture",
+                "replays would use the same ones again; ct_optim_reuse_grad keeps their memory and clears it");
+    }
+}
+
+bool optim_forget(ct_optim *o) {
+    if (o->keep_grad) return true;
+    const ct_optim *base = optim_base(o);
+    if (!base->reuse_grad) refuse_old_gradients(base);
+    return ct_optim_zero_grad(o);
+}
 
 double ct_optim_step_with(ct_optim *optim, ct_loss_fn fn, void *context) {
     double loss = (double)NAN;

@@ -116,6 +116,8 @@ bool optim_given(const void *object, const char *function,
 ct_optim *optim_new(const optim_kind *kind, ct_module *net, const double *values); /* values: checked */
 bool optim_check_value(const char *function, const ct_setting *setting, optim_range range, double value);
 int optim_setting(const optim_kind *kind, const char *name); /* -1: it has none of that name */
+/* False, with an error: its network has other tensors than when it was made. */
+bool optim_is_current(const ct_optim *optim, const char *function);
 bool optim_collect(ct_optim *optim, const char *function); /* finds the gradients; parameters that moved are an error */
 bool optim_forget(ct_optim *optim);                        /* the gradients, unless they are to be kept */
 bool optim_half(ct_dtype dtype);

@@ -125,6 +125,7 @@ static bool send_rates(ct_optim *o, ct_device device) {
 /* In a replay of a captured step, before its calls: what the host does in each. */
 static bool replayed(void *optim) {
     ct_optim *o = optim;
+    if (!optim_is_current(o, "optim_step")) return false;
     o->steps++;
     return send_rates(o, ct_device_of(o->rates));
 }

@@ -28,6 +28,13 @@ archive_same() {
     diff "$work/declared" "$work/archived" | sed -n 's/^</declared but not there:/p; s/^>/there but not declared:/p'
     cmp -s "$work/declared" "$work/archived"
 }
+# A program that runs a saved graph, with the static library, takes in no layers, optimizers and loaders.
+links_what_it_needs() {
+    printf '#include <cotangent/graph.h>\nint main(int n, char **path) { return !(n > 1 && ct_replay(ct_graph_load(path[1], (ct_device){0}))); }\n' >"$work/runs.c"
+    "$cc" -O1 "$work/runs.c" "-I$source_dir/include" "-I$build_dir/generated/include" "$build_dir/lib/libcotangent.a" -lm -lpthread -ldl -Wl,--gc-sections \
+        -o "$work/runs" && nm "$work/runs" >"$work/linked" && grep -q ' ct_graph_load$' "$work/linked" || return 1
+    ! grep -E ' (ct_nn_resnet_p|ct_sgd_p|ct_batches_p|ct_run_load)$' "$work/linked"
+}
 
 # What it promises on x86, which has the most levels, with every compiler that builds it.
 is_small() {
@@ -40,6 +47,7 @@ check "the SONAME is libcotangent.so.0" has_soname
 if [ -n "$sanitize" ]; then
     skip "needs only libc and libm" "sanitizers need their own"
     skip "the archive has the declared names alone" "sanitizers add their own"
+    skip "a program that runs a saved graph links what it needs" "sanitizers need their own"
     skip "the stripped library is smaller than 6 MB" "sanitizers add their own"
 else
     case "$(uname -m) $(grep CMAKE_BUILD_TYPE:STRING "$build_dir/CMakeCache.txt")" in
@@ -48,5 +56,6 @@ else
     esac
     check "needs only libc and libm" few_needs
     check "the archive has the declared names alone" archive_same
+    check "a program that runs a saved graph links what it needs" links_what_it_needs
 fi
 finish

@@ -93,7 +93,7 @@ static ct_tensor *temporary(random_program *p) {
 
 static bool do_op(random_program *p) {
     ct_tensor *x = pick(p);
-    switch (draw(p, 20)) {
+    switch (draw(p, 21)) {
     case 0: return add(p, ct_relu(x)), true;
     case 1: return add(p, bounded(ct_neg(x))), true;
     case 2: return add(p, bounded(ct_add(x, partner(p, x)))), true;
@@ -120,6 +120,10 @@ static bool do_op(random_program *p) {
     }
     case 18:
         return add(p, ct_index_select(ct_expand(ct_narrow(x, 1, 0, 1), CT_DIMS(ct_dim(x, 0), 18)), 1, p->index)), true;
+    case 19: { /* each element depends on all of them */
+        ct_tensor *all = ct_reshape(x, CT_DIMS(1, ct_dim(x, 0), ct_dim(x, 1)));
+        return add(p, ct_reshape(ct_group_norm(all, 1, .eps = CT_SET(0.1)), ct_shape(x))), true;
+    }
     default:
         if (p->n_kept == KEPT) return true;
         ct_drop(p->kept[p->n_kept]);

@@ -363,6 +363,76 @@ TEST(a_step_of_lookahead_says_why_it_is_not_captured) {
     free_training(&t);
 }
 
+/* ---- Gradients from one function, steps in another ---- */
+
+static bool add_gradients(void *context) {
+    training *t = context;
+    bool ok = false;
+    ct_scope {
+        ok = ct_backward(ct_cross_entropy_loss(ct_forward(t->net, t->x), t->target));
+    }
+    return ok;
+}
+static bool take_step(void *context) { return ct_optim_step(((training *)context)->optim); }
+
+TEST(a_step_that_forgets_gradients_from_before_is_not_captured_and_has_been_taken) {
+    training t = make_training(KINDS);
+    CHECK(add_gradients(&t) && !ct_capture(take_step, &t, CT_CAPTURE_WARM));
+    CHECK_ERROR(CT_ERR_STATE,
+                "optim_step: a step that forgets gradients from before the capture cannot be captured: replays "
+                "would use the same ones again; ct_optim_reuse_grad keeps their memory and clears it");
+    CHECK(ct_optim_steps(t.optim) == 1 && !ct_capture_is_outside(t.x));
+    free_training(&t);
+}
+
+/* Three batches, then a step, over and over. */
+static void accumulate(training *t, ct_graph *gradients, ct_graph *update) {
+    for (int k = 0; k < 12; k++) {
+        ct_scope {
+            ct_rng *rng = ct_rng_new(2, (uint64_t)k);
+            CHECK(ct_assign(t->x, ct_randn(ct_shape(t->x), .rng = rng)));
+            ct_rng_free(rng);
+        }
+        CHECK(gradients ? ct_replay(gradients) : add_gradients(t));
+        if (k % 3 == 2) CHECK(update ? ct_replay(update) : take_step(t));
+    }
+}
+
+TEST(where_gradients_are_used_again_two_graphs_accumulate_and_step) {
+    training captured = make_training(KINDS), eager = make_training(KINDS);
+    training *both[] = {&captured, &eager};
+    for (int i = 0; i < 2; i++) {
+        ct_seed(4);
+        CHECK(ct_optim_reuse_grad(both[i]->optim, true));
+        CHECK(add_gradients(both[i]) && take_step(both[i]) && add_gradients(both[i]));
+        if (i) CHECK(add_gradients(&eager) && take_step(&eager));
+        ct_graph *gradients = i ? NULL : ct_capture(add_gradients, &captured, CT_CAPTURE_WARM);
+        ct_graph *update = i ? NULL : ct_capture(take_step, &captured, CT_CAPTURE_WARM);
+        CHECK(i || (gradients && update));
+        accumulate(both[i], gradients, update);
+        ct_graph_free(gradients);
+        ct_graph_free(update);
+    }
+    ct_state *a = state_of(&captured), *b = state_of(&eager);
+    CHECK(same_states(a, b));
+    ct_state_free(a);
+    ct_state_free(b);
+    free_training(&captured);
+    free_training(&eager);
+}
+
+TEST(a_replay_takes_no_step_of_a_network_that_has_other_tensors_now) {
+    training t = make_training(KINDS);
+    ct_graph *graph = ct_capture(train, &t, 0);
+    REQUIRE(graph && ct_replay(graph) && ct_module_to_dtype(t.net, CT_F64));
+    CHECK(!ct_replay(graph) && ct_error_code() == CT_ERR_STATE);
+    CHECK(strstr(ct_error(), "was moved or converted after the optimizer was made: make a new one"));
+    ct_error_clear();
+    CHECK(ct_optim_steps(t.optim) == 3);
+    ct_graph_free(graph);
+    free_training(&t);
+}
+
 TEST(a_graph_whose_state_was_replaced_is_refused_and_captured_again) {
     training t = make_training(KINDS);
     ct_graph *graph = ct_capture(train, &t, 0);

@@ -9,73 +9,9 @@
 #include "core/threads.h"
 #include "tests/count_calls.h"
 #include "tests/fail_everywhere.h"
+#include "tests/fuse_work.h"
 #include "tests/harness.h"
 #include "tests/host_memory.h"
-
-/* ---- Looking at graphs ---- */
-
-/* Steps of all fused calls. */
-static int count_steps(const ct_graph *graph) {
-    int n = 0;
-    for (int i = 0; i < graph->n_records; i++)
-        if (graph->records[i].kind == CT__CALL && strcmp(graph->records[i].call.op->name, "fused") == 0)
-            n += ((const ct_fused *)graph->records[i].call.attrs)->n_steps;
-    return n;
-}
-
-typedef struct work {
-    ct_tensor *x[6];
-    ct_tensor *y[64]; /* kept */
-    int n;
-    uint64_t seed;
-} work;
-
-static void leave(work *w, ct_tensor *y) {
-    if (y && w->n < 64) w->y[w->n++] = ct_keep(y);
-}
-
-static void drop_results(work *w) {
-    for (int i = 0; i < w->n; i++) ct_drop(w->y[i]);
-    w->n = 0;
-}
-
-/* Captured on the values that x has, replayed on others, against the function itself on those; the graph, or NULL. */
-static ct_graph *capture_and_compare(bool (*function)(void *), work *captured, work *eager) {
-    ct_graph *graph = ct_capture(function, captured, CT_CAPTURE_WARM);
-    CHECK(graph != NULL);
-    if (!graph) return NULL;
-    ct_no_grad {
-        for (int i = 0; i < 6; i++)
-            if (captured->x[i]) CHECK(ct_assign(captured->x[i], ct_detach(eager->x[i])));
-    }
-    for (int round = 0; round < 2; round++) { /* what changes from replay to replay is not frozen */
-        ct_seed(7 + (uint64_t)round);
-        ct_scope {
-            CHECK(function(eager));
-        }
-        ct_seed(7 + (uint64_t)round);
-        CHECK(ct_replay(graph));
-        CHECK(captured->n == eager->n);
-        for (int i = 0; i < captured->n; i++)
-            harness_check(harness_same_bits(captured->y[i], eager->y[i]), __FILE__, __LINE__,
-                          "result %d of seed %llu has other bits", i, (unsigned long long)captured->seed);
-        for (int i = 0; i < 6; i++)
-            if (captured->x[i])
-                harness_check(harness_same_bits(captured->x[i], eager->x[i]), __FILE__, __LINE__,
-                              "input %d of seed %llu has other bits", i, (unsigned long long)captured->seed);
-    }
-    drop_results(captured);
-    drop_results(eager);
-    return graph;
-}
-
-static work inputs(int n, ct_dims shape, uint64_t stream) {
-    work w = {.n = 0};
-    ct_rng *rng = ct_rng_new(11, stream);
-    for (int i = 0; i < n; i++) w.x[i] = ct_randn(shape, .rng = rng);
-    ct_rng_free(rng);
-    return w;
-}
 
 /* ---- What becomes one call ---- */
 
@@ -335,6 +271,25 @@ TEST(the_pass_can_be_left_out) {
     ct_graph_free(graph);
 }
 
+static bool two_of_the_same_data(void *context) {
+    work *w = context;
+    const float row[] = {1, 2, 3, 4, 5};
+    drop_results(w);
+    leave(w, ct_sum(ct_tanh(ct_exp(ct_from_data(row, CT_DIMS(5), CT_F32)))));
+    leave(w, ct_sum(ct_sqrt(ct_sigmoid(ct_from_data(row, CT_DIMS(5), CT_F32)))));
+    return ct_ok();
+}
+
+TEST(fused_calls_of_the_same_memory_are_not_taken_for_the_same) {
+    work captured = {.n = 0}, eager = {.n = 0};
+    ct__passes_set("fuse,cse");
+    ct_graph *graph = capture_and_compare(two_of_the_same_data, &captured, &eager);
+    ct__passes_set(NULL);
+    REQUIRE(graph);
+    CHECK(count_calls(graph, "fused") == 2);
+    ct_graph_free(graph);
+}
+
 /* ---- Random graphs ---- */
 
 static uint64_t next_random(uint64_t *state) { /* splitmix64 */
@@ -366,7 +321,7 @@ static ct_tensor *random_op(ct_tensor **pool, int n, uint64_t *state) {
     static const ct_dtype dtypes[] = {CT_F32, CT_F64, CT_F16, CT_BF16, CT_I32, CT_I64, CT_U8, CT_BOOL, CT_F32};
     ct_tensor *a = random_operand(pool, n, state), *b = random_operand(pool, n, state);
     const bool truth = ct_dtype_of(a) == CT_BOOL;
-    switch (next_random(state) % 25) {
+    switch (next_random(state) % 27) {
     case 0: return ct_add(a, b);
     case 1: return truth || ct_dtype_of(b) == CT_BOOL ? ct_mul(a, b) : ct_sub(a, b);
     case 2: return ct_mul(tame(a), tame(b));
@@ -391,7 +346,13 @@ static ct_tensor *random_op(ct_tensor **pool, int n, uint64_t *state) {
     case 21: return ct_softmax(a, 1);
     case 22: return ct_log_softmax(tame(a), -1);
     case 23: return ct_layer_norm(as_float(a), CT_DIMS(COLUMNS), .weight = weight_of(b), .bias = weight_of(a));
-    default: return ct_fmax(a, ct_square(tame(b)));
+    case 24: return ct_fmax(a, ct_square(tame(b)));
+    case 25: /* each element depends on many */
+        a = ct_batch_norm(ct_reshape(as_float(a), CT_DIMS(ROWS, 26, 5)), .training = true);
+        return ct_reshape(a, CT_DIMS(ROWS, COLUMNS));
+    default:
+        a = ct_group_norm(ct_reshape(as_float(a), CT_DIMS(ROWS, 10, 13)), 5);
+        return ct_reshape(a, CT_DIMS(ROWS, COLUMNS));
     }
 }
 

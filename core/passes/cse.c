@@ -11,6 +11,8 @@
 #include "core/error.h"
 #include "core/passes/passes.h"
 
+#include "gen/ops_decl.h"
+
 typedef struct sharing {
     ct_graph *graph;
     int *writers;    /* of each slot */
@@ -147,6 +149,7 @@ static bool share(sharing *s, int first, int second) {
 
 static bool is_candidate(const ct_record *record) {
     if (record->kind == CT__EFFECT) return false;
+    if (record->kind == CT__CALL && record->call.op == &ct__op_fused) return false; /* its steps are not compared */
     return record->kind != CT__CALL || (record->call.n_out > 0 && !(record->call.op->flags & CT_OP_MUTATES));
 }
 

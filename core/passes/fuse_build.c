@@ -57,10 +57,13 @@ static int write_value(values *v, int slot, const ct_view *view, int step) {
     return value;
 }
 
-static bool is_read_outside(const fuse_state *s, int slot) {
+/* Whether what a record writes into a slot is read by others: by records behind it, since those before it read what was there then. */
+static bool is_read_outside(const fuse_state *s, int slot, int record) {
     if (s->graph->slots[slot].kept) return true;
-    for (int k = s->slot_first[slot]; k >= 0; k = s->accesses[k].after)
-        if (s->accesses[k].is.reads && s->stamp[s->accesses[k].record] != s->now) return true;
+    for (int k = s->slot_first[slot]; k >= 0; k = s->accesses[k].after) {
+        const int other = s->accesses[k].record;
+        if (other > record && s->accesses[k].is.reads && s->stamp[other] != s->now) return true;
+    }
     return false;
 }
 
@@ -81,7 +84,7 @@ static bool find_values(const fuse_state *s, const int *members, int n, values *
     }
     for (int i = 0; i < v->n_now; i++) {
         const place *p = &v->now[i];
-        if (v->all[p->value].made < 0 || !is_read_outside(s, p->slot)) continue;
+        if (v->all[p->value].made < 0 || !is_read_outside(s, p->slot, members[v->all[p->value].made])) continue;
         v->all[p->value].output = v->n_out;
         v->out[v->n_out++] = *p;
     }

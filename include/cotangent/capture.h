@@ -102,6 +102,9 @@ CT_API bool ct_capture_guard(const int64_t *version, const char *why);
  * what these say. Of NULL false. */
 CT_API bool ct_graph_is_good(const ct_graph *graph);
 CT_API bool ct_is_capturing(void);
+/* Whether something is captured and the memory of x was there before: a replay finds in it what is there by then. For functions that let
+ * go of what they were given, which a replay would read again. */
+CT_API bool ct_capture_is_outside(const ct_tensor *x);
 /* Where something is captured: op says that `what` cannot be, "what cannot be captured: why" (NULL: it would be the same in every replay).
  * Nothing is recorded from here on, and ct_capture ends with that error. For functions that do on the host what a replay would
  * leave out. */

@@ -51,7 +51,7 @@ typedef struct ct_fused {
     void *prepared;
     size_t prepared_bytes;
 } ct_fused;
-enum { CT_FUSED_PREPARED = 256 };
+enum { CT_FUSED_PREPARED = 320 };
 
 #ifdef __cplusplus
 }

@@ -155,7 +155,8 @@ static void draw_begin(const ct_call *call, char *const *ptr) {
     if (ptr[2]) put_position(call->attrs, (int64_t *)(void *)ptr[2], 1);
 }
 
-static const ct_cpu_step draw_step = {.part = draw_part, .begin = draw_begin, .small = 1 << 2, .cost = 12};
+static const ct_cpu_step_more draw_more = {.begin = draw_begin};
+static const ct_cpu_step draw_step = {.part = draw_part, .more = &draw_more, .small = 1 << 2, .cost = 12};
 static const ct_cpu_step replay_step = {.part = replay_part, .small = 1 << 1, .cost = 12};
 
 CT_KERNELS(dropout_dropout) = {

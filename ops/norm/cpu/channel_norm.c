@@ -3,6 +3,7 @@
  * set are put together, and every part is gone over once more with the coefficients that follow. Where a set is small enough to
  * stay in a cache, one task does all of this for it; else all first parts come before all second ones. */
 #include "backends/cpu/kernel.h"
+#include "backends/cpu/step.h"
 #include "ops/norm/cpu/moments.h"
 
 #include "gen/norm.attrs.h"
@@ -27,6 +28,7 @@ typedef struct channel_job {
     int64_t items, channels, places; /* x is (items, channels, places) or (items, places, channels) */
     int64_t groups, members;         /* groups of so many channels; one channel each when the batch is one set */
     int64_t parts, part;             /* of a line, and their places */
+    int64_t begin;                   /* the element that x, g and y begin with */
     double eps, count;               /* elements of a set */
     bool batch, last, streams;
     part_sums sums;      /* each (items, channels, parts) or (items, parts, channels) */
@@ -43,10 +45,11 @@ static inline int64_t places_of(const channel_job *j, int64_t part) {
     return ct__min64(j->part, j->places - part * j->part);
 }
 
-/* The first element of a part of a line. */
+/* Where the first element of a part of a line lies. */
 static inline int64_t place_of(const channel_job *j, int64_t item, int64_t channel, int64_t part) {
-    return j->last ? (item * j->places + part * j->part) * j->channels + channel
-                   : (item * j->channels + channel) * j->places + part * j->part;
+    const int64_t at = j->last ? (item * j->places + part * j->part) * j->channels + channel
+                               : (item * j->channels + channel) * j->places + part * j->part;
+    return at - j->begin;
 }
 
 /* Calls visit for every part of a set: of one channel of all items, or of the channels of a group of one item. */
@@ -140,21 +143,29 @@ static void settle_task(void *ctx, int64_t chunk, int worker) {
     for (int64_t set = chunk * each; set < end; set++) t->code->settle(t->job, set);
 }
 
-static void run_passes(channel_job *j, const channel_code *code, int64_t bytes_an_element) {
-    channel_tasks t = {j, code};
-    const int64_t sets = sets_of(j);
-    const int64_t elements = j->last ? j->places * j->channels : (int64_t)j->count, tasks = j->last ? j->items : sets;
+static void settle_sets(channel_tasks *t) {
+    const int64_t each = sets_a_task(t->job);
+    ct__parallel((sets_of(t->job) + each - 1) / each, settle_task, t);
+}
+
+/* Whether one task goes over a set twice. */
+static bool is_local(const channel_job *j, int64_t bytes_an_element) {
+    const int64_t elements = j->last ? j->places * j->channels : (int64_t)j->count;
     /* with the channels last an item is gone over twice by itself, whatever its size: the whole batch would be further away */
     const bool near =
         elements * bytes_an_element <= LOCAL_BYTES && (!j->batch || j->places * bytes_an_element >= LOCAL_LINE);
-    const bool local = tasks >= LOCAL_SETS && (j->last ? !j->batch : near);
-    if (local) {
-        ct__parallel(tasks, j->last ? item_task : set_task, &t);
+    return (j->last ? j->items : sets_of(j)) >= LOCAL_SETS && (j->last ? !j->batch : near);
+}
+
+static void run_passes(channel_job *j, const channel_code *code, int64_t bytes_an_element) {
+    channel_tasks t = {j, code};
+    if (is_local(j, bytes_an_element)) {
+        ct__parallel(j->last ? j->items : sets_of(j), j->last ? item_task : set_task, &t);
         return;
     }
     const int64_t each = units_a_task(j), chunks = (units(j) + each - 1) / each;
     ct__parallel(chunks, first_task, &t);
-    ct__parallel((sets + sets_a_task(j) - 1) / sets_a_task(j), settle_task, &t);
+    settle_sets(&t);
     ct__parallel(chunks, second_task, &t);
 }
 
@@ -178,7 +189,7 @@ static channel_job job_of(const ct_view *x, int64_t groups, double eps, bool las
 static size_t scratch_of(const channel_job *j, ct_dtype dtype) {
     const int64_t rows = j->batch ? 1 : j->items, lines = j->items * j->channels * j->parts;
     return (size_t)lines * 3 * sizeof(double) + (size_t)(rows * j->groups) * 2 * sizeof(double) +
-           (size_t)(5 * rows * j->channels) * ct_dtype_size(dtype);
+           (size_t)(5 * rows * j->channels) * ct_dtype_size(dtype) + sizeof(channel_job) + 128;
 }
 
 static void place_scratch(channel_job *j, void *scratch) {
@@ -209,11 +220,12 @@ static size_t norm_scratch(const ct_call *call) {
     return scratch_of(&j, call->in[0]->dtype);
 }
 
+static const channel_code norm_codes[2][2] = {
+    {{f32_first, f32_second, f32_settle}, {f32_last_first, f32_last_second, f32_settle}},
+    {{f64_first, f64_second, f64_settle}, {f64_last_first, f64_last_second, f64_settle}}};
+
 static bool run_channel_norm(const ct_call *call, ct_stream *stream) {
     (void)stream;
-    static const channel_code codes[2][2] = {
-        {{f32_first, f32_second, f32_settle}, {f32_last_first, f32_last_second, f32_settle}},
-        {{f64_first, f64_second, f64_settle}, {f64_last_first, f64_last_second, f64_settle}}};
     const channel_norm_attrs *a = call->attrs;
     const ct_view *x = call->in[0];
     const size_t size = ct_dtype_size(x->dtype);
@@ -227,7 +239,7 @@ static bool run_channel_norm(const ct_call *call, ct_stream *stream) {
     for (int i = 0; i < call->n_out; i++) *to[i] = address_of(call->out[i], size);
     const int64_t bytes = j.items * j.channels * j.places * (int64_t)size;
     j.streams = j.y && norm_streams(j.y, (j.last ? j.channels : j.places) * (int64_t)size, bytes);
-    run_passes(&j, &codes[x->dtype == CT_F64][j.last], (int64_t)size);
+    run_passes(&j, &norm_codes[x->dtype == CT_F64][j.last], (int64_t)size);
     return true;
 }
 
@@ -237,12 +249,12 @@ static size_t norm_grad_scratch(const ct_call *call) {
     return scratch_of(&j, call->in[3]->dtype);
 }
 
+static const channel_code grad_codes[2][2] = {
+    {{f32_grad_first, f32_grad_second, f32_grad_settle}, {f32_last_grad_first, f32_last_grad_second, f32_grad_settle}},
+    {{f64_grad_first, f64_grad_second, f64_grad_settle}, {f64_last_grad_first, f64_last_grad_second, f64_grad_settle}}};
+
 static bool run_channel_norm_grad(const ct_call *call, ct_stream *stream) {
     (void)stream;
-    static const channel_code codes[2][2] = {{{f32_grad_first, f32_grad_second, f32_grad_settle},
-                                              {f32_last_grad_first, f32_last_grad_second, f32_grad_settle}},
-                                             {{f64_grad_first, f64_grad_second, f64_grad_settle},
-                                              {f64_last_grad_first, f64_last_grad_second, f64_grad_settle}}};
     const channel_norm_grad_attrs *a = call->attrs;
     const ct_view *x = call->in[3];
     const size_t size = ct_dtype_size(x->dtype);
@@ -255,13 +267,113 @@ static bool run_channel_norm_grad(const ct_call *call, ct_stream *stream) {
     const int64_t bytes = j.items * j.channels * j.places * (int64_t)size;
     j.streams = j.y && norm_streams(j.y, (j.last ? j.channels : j.places) * (int64_t)size, bytes);
     (x->dtype == CT_F32 ? f32_spread_means : f64_spread_means)(&j);
-    run_passes(&j, &codes[x->dtype == CT_F64][j.last], 2 * (int64_t)size);
+    run_passes(&j, &grad_codes[x->dtype == CT_F64][j.last], 2 * (int64_t)size);
     (x->dtype == CT_F32 ? f32_param_grads : f64_param_grads)(&j);
     return true;
 }
 
+/* ---- As steps of fused calls: lines that are contiguous ---- */
+
+static int64_t norm_line(const ct_call *call) {
+    const channel_norm_attrs *a = call->attrs;
+    return a->channels_last ? 0 : call->in[0]->dims[2];
+}
+
+/* Where a call of its own would read g and x once, from a cache the second time, two passes over all of them are no gain. */
+static int64_t norm_grad_line(const ct_call *call) {
+    const channel_norm_grad_attrs *a = call->attrs;
+    const ct_view *x = call->in[3];
+    const channel_job j = job_of(x, a->groups, a->eps, a->channels_last);
+    return j.last || is_local(&j, 2 * (int64_t)ct_dtype_size(x->dtype)) ? 0 : j.places;
+}
+
+/* The job lies at the end of the scratch from `begin` on. */
+static channel_job *job_in(const ct_call *call) {
+    char *scratch = ct__scratch(call);
+    return (channel_job *)(void *)(scratch + call->scratch.bytes / 64 * 64 - (sizeof(channel_job) + 63) / 64 * 64);
+}
+
+static void norm_begin(const ct_call *call, char *const *ptr) {
+    const channel_norm_attrs *a = call->attrs;
+    channel_job j = job_of(call->in[0], a->groups, a->eps, a->channels_last);
+    place_scratch(&j, ct__scratch(call));
+    j.weight = ptr[1], j.bias = ptr[2];
+    j.mean = call->n_out > 1 ? ptr[4] : NULL;
+    j.var = call->n_out > 2 ? ptr[5] : NULL;
+    *job_in(call) = j;
+}
+
+static void norm_grad_begin(const ct_call *call, char *const *ptr) {
+    const channel_norm_grad_attrs *a = call->attrs;
+    channel_job j = job_of(call->in[3], a->groups, a->eps, a->channels_last);
+    place_scratch(&j, ct__scratch(call));
+    j.g_mean = ptr[1], j.g_var = ptr[2], j.given_mean = ptr[4], j.given_var = ptr[5], j.weight = ptr[6];
+    j.dweight = call->n_out > 1 ? ptr[call->n_in + 1] : NULL;
+    j.dbias = call->n_out > 2 ? ptr[call->n_in + 2] : NULL;
+    (call->in[3]->dtype == CT_F32 ? f32_spread_means : f64_spread_means)(&j);
+    *job_in(call) = j;
+}
+
+/* The lines of elements first to first + n - 1. */
+static void visit_lines(channel_job *j, int64_t first, int64_t n, part_visit visit) {
+    int64_t line = first / j->places, item = line / j->channels, channel = line - item * j->channels;
+    j->begin = first;
+    for (int64_t left = n; left > 0; left -= j->places) {
+        for (int64_t p = 0; p < j->parts; p++) visit(j, item, channel, p);
+        if (++channel == j->channels) channel = 0, item++;
+    }
+}
+
+static void norm_first(const ct_call *call, int64_t first, int64_t n, char *const *ptr) {
+    channel_job j = *job_in(call);
+    j.x = ptr[0];
+    visit_lines(&j, first, n, norm_codes[call->in[0]->dtype == CT_F64][0].first);
+}
+
+static void norm_settle(const ct_call *call, char *const *ptr) {
+    (void)ptr;
+    settle_sets(&(channel_tasks){job_in(call), &norm_codes[call->in[0]->dtype == CT_F64][0]});
+}
+
+static void norm_part(const ct_call *call, int64_t first, int64_t n, char *const *ptr) {
+    channel_job j = *job_in(call);
+    j.x = ptr[0], j.y = ptr[3];
+    visit_lines(&j, first, n, norm_codes[call->in[0]->dtype == CT_F64][0].second);
+}
+
+static void norm_grad_first(const ct_call *call, int64_t first, int64_t n, char *const *ptr) {
+    channel_job j = *job_in(call);
+    j.g = ptr[0], j.x = ptr[3];
+    visit_lines(&j, first, n, grad_codes[call->in[3]->dtype == CT_F64][0].first);
+}
+
+static void norm_grad_settle(const ct_call *call, char *const *ptr) {
+    (void)ptr;
+    const bool f64 = call->in[3]->dtype == CT_F64;
+    settle_sets(&(channel_tasks){job_in(call), &grad_codes[f64][0]});
+    (f64 ? f64_param_grads : f32_param_grads)(job_in(call));
+}
+
+static void norm_grad_part(const ct_call *call, int64_t first, int64_t n, char *const *ptr) {
+    channel_job j = *job_in(call);
+    j.g = ptr[0], j.x = ptr[3], j.y = ptr[call->n_in];
+    visit_lines(&j, first, n, grad_codes[call->in[3]->dtype == CT_F64][0].second);
+}
+
+enum { STATISTICS = 1 << 1 | 1 << 2 | 1 << 4 | 1 << 5 }; /* operands of both, one value a set or a channel */
+static const ct_cpu_step_more norm_more = {
+    .row = norm_line, .begin = norm_begin, .first = norm_first, .settle = norm_settle};
+static const ct_cpu_step norm_step = {.part = norm_part, .more = &norm_more, .whole = STATISTICS, .cost = 8};
+static const ct_cpu_step_more norm_grad_more = {
+    .row = norm_grad_line, .begin = norm_grad_begin, .first = norm_grad_first, .settle = norm_grad_settle};
+static const ct_cpu_step norm_grad_step = {.part = norm_grad_part,
+                                           .more = &norm_grad_more,
+                                           .whole = STATISTICS | 1 << 6 | 1 << 7 | 1 << 10 | 1 << 11,
+                                           .cost = 12};
+
 CT_KERNELS(norm_channel_norm) = {
-    CT_CANDIDATES(channel_norm, {"channels", can_channels, norm_scratch, run_channel_norm}),
-    CT_CANDIDATES(channel_norm_grad, {"channels", can_gradients, norm_grad_scratch, run_channel_norm_grad}),
+    CT_CANDIDATES_STEP(channel_norm, &norm_step, {"channels", can_channels, norm_scratch, run_channel_norm}),
+    CT_CANDIDATES_STEP(channel_norm_grad, &norm_grad_step,
+                       {"channels", can_gradients, norm_grad_scratch, run_channel_norm_grad}),
     {0},
 };

@@ -129,13 +129,12 @@ static void grad_end(const ct_call *call, char *const *ptr) {
     ct__parallel((j.n + COLUMNS - 1) / COLUMNS, call->in[1]->dtype == CT_F32 ? f32_columns : f64_columns, &j);
 }
 
-static const ct_cpu_step row_norm_step = {.part = row_norm_part, .row = row_of, .whole = 1 << 1 | 1 << 2, .cost = 8};
-static const ct_cpu_step row_norm_grad_step = {.part = grad_part,
-                                               .end = grad_end,
-                                               .row = row_of,
-                                               .chunk = grad_chunk,
-                                               .whole = 1 << 2 | 1 << 4 | 1 << 5,
-                                               .cost = 12};
+static const ct_cpu_step_more row_norm_more = {.row = row_of};
+static const ct_cpu_step row_norm_step = {
+    .part = row_norm_part, .more = &row_norm_more, .whole = 1 << 1 | 1 << 2, .cost = 8};
+static const ct_cpu_step_more row_norm_grad_more = {.row = row_of, .end = grad_end, .chunk = grad_chunk};
+static const ct_cpu_step row_norm_grad_step = {
+    .part = grad_part, .more = &row_norm_grad_more, .whole = 1 << 2 | 1 << 4 | 1 << 5, .cost = 12};
 
 CT_KERNELS(norm_row_norm) = {
     CT_CANDIDATES_STEP(row_norm, &row_norm_step, {"rows", can_rows, NULL, run_row_norm}),

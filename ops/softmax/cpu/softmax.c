@@ -144,7 +144,8 @@ static void run_part(const ct_bundle_fn *table, ct_dtype dtype, int n_in, int64_
         (void)first;                                                                                                \
         run_part(op##_table, call->out[0]->dtype, call->n_in, op##_row(call), n, ptr);                              \
     }                                                                                                               \
-    static const ct_cpu_step op##_step = {.part = op##_part, .row = op##_row, .cost = 20};
+    static const ct_cpu_step_more op##_more = {.row = op##_row};                                                    \
+    static const ct_cpu_step op##_step = {.part = op##_part, .more = &op##_more, .cost = 20};
 SOFTMAX_FUNCTIONS(softmax)
 SOFTMAX_FUNCTIONS(log_softmax)
 SOFTMAX_FUNCTIONS(softmax_grad)

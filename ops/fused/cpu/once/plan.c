@@ -8,13 +8,17 @@
 #include "ops/fused/cpu/once/tiles.h"
 
 enum {
-    SLOTS = 256,         /* buffers of a worker, at most */
-    BUDGET = 40 * 1024,  /* bytes of all of them, roughly: the first-level cache, and what is on its way to it */
-    LEAST = 512,         /* elements of a tile, */
-    MOST = 4096,         /* which are a multiple of a vector's */
-    STAGGER = 192,       /* bytes between buffers: at the same place of two pages, loads wait for stores */
-    LONGEST_ROW = 16384, /* elements: longer ones would not stay in the caches */
-    AHEAD_STEPS = 4,     /* fewer are done before memory has answered */
+    SLOTS = 256,        /* buffers of a worker, at most */
+    BUDGET = 40 * 1024, /* bytes of all of them, roughly: the first-level cache, and what is on its way to it */
+    LEAST = 512,        /* elements of a tile, */
+    MOST = 4096,        /* which are a multiple of a vector's */
+    /* of a tile that is gone over twice, in so many tiles at least: what it reads was not in the caches, and its few steps gain more by long
+     * reads than by small buffers */
+    TWICE = 32768,
+    TWICE_TILES = 16,
+    STAGGER = 192,                   /* bytes between buffers: at the same place of two pages, loads wait for stores */
+    LONGEST_ROW = 16384,             /* elements: longer ones would not stay in the caches */
+    AHEAD_STEPS = 4,                 /* fewer are done before memory has answered */
     AHEAD_BYTES = 4 * 1024 * 1024,   /* of all inputs: less stays in the caches of a core */
     STREAM_BYTES = 16 * 1024 * 1024, /* as for elementwise kernels: a result this large goes past the caches */
 };
@@ -67,11 +71,12 @@ static const char *refuse_step(const ct_fused *fused, const ct_fused_step *step,
     const ct_call *call = &step->call;
     const ct_cpu_step *how = ct__cpu_step(call);
     if (!how) return "a kernel cannot be done in parts";
+    const ct_cpu_step_more *more = ct__tiles_more(how);
     if (call->n_in + call->n_out > CT_STEP_OPERANDS) return "a step has too many operands";
     if (!call->n_out || !call->out[0]) return "a step leaves out its first result";
-    if (call->kernel->scratch && !how->chunk) return "a step wants scratch";
-    const int64_t mine = how->row ? how->row(call) : *row, rows = how->chunk ? how->chunk(call) : *chunk;
-    if (how->row && (mine == 0 || mine > LONGEST_ROW)) return "a row cannot be done by itself";
+    if (call->kernel->scratch && !more->chunk && !more->first) return "a step wants scratch";
+    const int64_t mine = more->row ? more->row(call) : *row, rows = more->chunk ? more->chunk(call) : *chunk;
+    if (more->row && (mine == 0 || mine > LONGEST_ROW)) return "a row cannot be done by itself";
     if ((*row && mine != *row) || (*chunk && rows != *chunk)) return "rows are of two lengths";
     *row = mine;
     *chunk = rows;
@@ -82,16 +87,99 @@ static const char *refuse_step(const ct_fused *fused, const ct_fused_step *step,
     return NULL;
 }
 
+/* ---- Two passes ---- */
+
+static bool is_in(uint64_t steps, int s) { return steps >> s & 1; }
+
+/* The steps, a bit each, that make what step s reads. */
+static uint64_t makers_of(const ct_fused *fused, int s) {
+    const ct_fused_step *step = &fused->steps[s];
+    uint64_t makers = 0;
+    for (int i = 0; i < step->call.n_in; i++) {
+        const int made = step->values[i] >= 0 ? fused->values[step->values[i]].made : -1;
+        if (made >= 0) makers |= 1ull << made;
+    }
+    return makers;
+}
+
+/* Whether elements that a step makes are wanted outside; *placed: and those are all that it makes, and are written where they lie, so
+ * that later steps find them there. */
+static bool is_wanted_outside(const ct_call *call, const ct_fused *fused, int s, bool *placed) {
+    const ct_fused_step *step = &fused->steps[s];
+    const ct_cpu_step *how = ct__cpu_step(&step->call);
+    bool wanted = false;
+    *placed = true;
+    for (int i = step->call.n_in; i < step->call.n_in + step->call.n_out; i++) {
+        if (step->values[i] < 0 || is_small(how, i) || is_whole(how, i)) continue;
+        const ct_fused_value *value = &fused->values[step->values[i]];
+        wanted |= value->output >= 0;
+        *placed &= value->output >= 0 && ct__view_is_dense(call->out[value->output]) &&
+                   !(how->elementwise && ct__tiles_is_half(value->dtype));
+    }
+    return wanted;
+}
+
+/* Whether a second pass finds what a step makes as the first has left it: the wide form of halves would have to be made again anyway. */
+static bool is_kept(const ct_fused *fused, int s) {
+    const ct_fused_step *step = &fused->steps[s];
+    return !ct__cpu_step(&step->call)->elementwise || !ct__tiles_is_half(step->call.out[0]->dtype);
+}
+
+typedef struct passes {
+    uint64_t firsts, early, late;
+    uint64_t kept; /* early ones whose values the second pass reads from scratch */
+} passes;
+
+/* Which steps belong to which pass; the text: two passes do not do. Results of the first pass may lie where inputs do, so what it writes has to
+ * be made before all that the second one does: nothing there reads what was overwritten. */
+static const char *find_passes(const ct_call *call, passes *p) {
+    const ct_fused *fused = call->attrs;
+    const int n = fused->n_steps;
+    uint64_t waiting = 0, again = 0;
+    bool placed;
+    *p = (passes){.late = ~0ull};
+    for (int s = 0; s < n && s < 64; s++)
+        if (ct__tiles_more(ct__cpu_step(&fused->steps[s].call))->first) p->firsts |= 1ull << s;
+    if (!p->firsts) return NULL;
+    if (n > 64) return "there are too many steps for two passes";
+    for (int s = 0; s < n; s++) {
+        const bool waits = makers_of(fused, s) & (p->firsts | waiting);
+        if (waits && is_in(p->firsts, s)) return "a step waits for all elements of another that does";
+        waiting |= (uint64_t)waits << s;
+    }
+    for (int s = n - 1; s >= 0; s--)
+        if (is_in(p->firsts | p->early, s)) p->early |= makers_of(fused, s);
+    for (int s = n - 1; s >= 0; s--) {
+        if (is_in(p->early & ~again, s)) continue; /* nothing of the second pass reads it, or it is in memory */
+        for (uint64_t left = makers_of(fused, s) & p->early; left; left &= left - 1) {
+            const int maker = __builtin_ctzll(left);
+            if (is_wanted_outside(call, fused, maker, &placed)) continue;
+            *(is_kept(fused, maker) ? &p->kept : &again) |= 1ull << maker;
+        }
+    }
+    p->late = (n == 64 ? ~0ull : (1ull << n) - 1) & ~(p->early & ~again);
+    for (uint64_t left = p->early; left; left &= left - 1) {
+        const int s = __builtin_ctzll(left);
+        if (!is_wanted_outside(call, fused, s, &placed)) continue;
+        if (!placed || __builtin_ctzll(p->late) < s) return "what a first pass writes is no place for a second";
+    }
+    p->early |= p->firsts;
+    return NULL;
+}
+
 const char *ct__tiles_can(const ct_call *call) {
     const ct_fused *fused = call->attrs;
     int numbers = 0;
     int64_t row = 0, chunk = 0;
+    passes two;
     if (fused->count == 0) return "there are no elements";
     for (int i = 0; i < fused->n_steps; i++) {
         const char *reason = refuse_step(fused, &fused->steps[i], &row, &chunk);
         if (reason) return reason;
         numbers += __builtin_popcount(fused->steps[i].call.numbers);
     }
+    const char *reason = find_passes(call, &two);
+    if (reason) return reason;
     return 2 * fused->n_values + numbers > SLOTS ? "there are too many values" : NULL;
 }
 
@@ -119,7 +207,8 @@ static void collapse(tile_value *value, const ct_view *view) {
     value->ndim = (uint8_t)n;
 }
 
-static void plan_value(const ct_call *call, const ct_fused_value *is, tile_value *value) {
+/* early: a second pass reads it, so it does not go past the caches. */
+static void plan_value(const ct_call *call, const ct_fused_value *is, bool early, tile_value *value) {
     const ct_view *from = is->input >= 0 ? call->in[is->input] : NULL,
                   *to = is->output >= 0 ? call->out[is->output] : NULL;
     const uint8_t size = (uint8_t)ct__dtype_size(is->dtype);
@@ -134,9 +223,22 @@ static void plan_value(const ct_call *call, const ct_fused_value *is, tile_value
     if (value->source == TILE_STRIDED) collapse(value, from);
     if (!to) return;
     value->strided = !ct__view_is_dense(to);
-    value->streamed = !value->strided && !value->half && is->count * size >= STREAM_BYTES;
+    value->streamed = !value->strided && !value->half && !early && is->count * size >= STREAM_BYTES;
     if (value->strided) collapse(value, to);
     else if (!value->streamed) value->raw = (tile_ref){call->n_in + is->output, TILE_PLACE, size};
+}
+
+/* Values that lie in scratch from the first pass to the second. */
+static void keep_values(const ct_call *call, const ct_fused *fused, tile_plan *p, uint64_t kept) {
+    for (int v = 0; v < fused->n_values; v++) {
+        const ct_fused_value *is = &fused->values[v];
+        if (is->made < 0 || is->made >= p->n_first || !is_in(kept, is->made) || is->count != fused->count) continue;
+        const uint8_t size = p->values[v].raw.size;
+        p->values[v].raw = (tile_ref){call->n_in + call->n_out + p->n_kept++, TILE_PLACE, size};
+        p->values[v].kept = true;
+        p->values[v].kept_at = p->kept_bytes;
+        p->kept_bytes += ((size_t)(fused->count * size) + STAGGER + 63) & ~(size_t)63;
+    }
 }
 
 /* ---- Steps ---- */
@@ -237,13 +339,13 @@ static tile_ref plan_input(const ct_fused *fused, tile_plan *p, slots *free, int
     const bool makes_wide = as == AS_WIDE && value->wide.where == TILE_NOWHERE;
     if (value->source == TILE_STRIDED && value->raw.where == TILE_NOWHERE && (as == AS_RAW || makes_wide)) {
         value->raw = take_slot(free, value->raw.size);
-        step->load |= (uint8_t)(1 << i);
+        step->load |= (uint16_t)(1 << i);
     }
     step->raw[i] = value->raw;
     if (as == AS_RAW) return value->raw;
     if (makes_wide) {
         value->wide = take_slot(free, 4);
-        step->widen |= (uint8_t)(1 << i);
+        step->widen |= (uint16_t)(1 << i);
     }
     return value->wide;
 }
@@ -295,7 +397,7 @@ static void plan_output(const ct_fused *fused, tile_plan *p, slots *free, int s,
         value->raw = take_slot(free, value->raw.size);
     step->operands[i] = as == AS_WIDE ? value->wide : value->raw;
     step->raw[i] = value->raw;
-    if (value->strided || value->streamed) step->store |= (uint8_t)(1 << i);
+    if (value->strided || value->streamed) step->store |= (uint16_t)(1 << i);
 }
 
 static void release(slots *free, tile_ref *ref, int last, int s) {
@@ -332,9 +434,10 @@ static void place(tile_plan *p, tile_ref *ref) {
 /* How many operands are read or written where they lie, and which of them are prefetched: inputs that do not stay in the caches, where there
  * are steps enough to do so between them. */
 static int find_dense(const ct_call *call, const ct_fused *fused, tile_plan *p) {
-    int count = call->n_out;
+    int count = 0;
     int64_t bytes = 0;
     p->n_ahead = 0;
+    for (int i = 0; i < call->n_out; i++) count += ct__view_count(call->out[i]) == fused->count;
     for (int v = 0; v < fused->n_values; v++) {
         const tile_value *value = &p->values[v];
         if (value->source != TILE_DENSE || fused->values[v].count != fused->count) continue;
@@ -355,13 +458,15 @@ static void measure(const ct_call *call, const ct_fused *fused, tile_plan *p, co
         cost += p->steps[s].fn ? p->steps[s].how->elementwise->cost : p->steps[s].how->cost;
     int64_t row = 1, rows = 0;
     for (int s = 0; s < fused->n_steps; s++) {
-        const ct_cpu_step *how = p->steps[s].how;
-        if (how->row) row = how->row(&fused->steps[s].call);
-        if (how->chunk) rows = how->chunk(&fused->steps[s].call);
+        const ct_cpu_step_more *more = ct__tiles_more(p->steps[s].how);
+        if (more->row) row = more->row(&fused->steps[s].call);
+        if (more->chunk) rows = more->chunk(&fused->steps[s].call);
     }
     const int lines = used->most + find_dense(call, fused, p);
     int64_t tile = BUDGET / (widest * (lines ? lines : 1));
     tile = tile < LEAST ? LEAST : tile > MOST ? MOST : tile;
+    if (p->n_first) tile = fused->count / TWICE_TILES < TWICE ? fused->count / TWICE_TILES : TWICE;
+    if (tile < LEAST) tile = LEAST;
     if (tile > fused->count) tile = fused->count;
     tile = row > 1 ? (tile > row ? tile / row : 1) * row : (tile + 63) / 64 * 64;
     /* work of some ten microseconds, as elementwise kernels have it */
@@ -374,8 +479,8 @@ static void measure(const ct_call *call, const ct_fused *fused, tile_plan *p, co
     p->cell_bytes = (size_t)used->cells;
     p->step_bytes = 0;
     for (int s = 0; s < fused->n_steps; s++) p->step_bytes += ct__tiles_step_scratch(&fused->steps[s].call);
-    p->shared_bytes =
-        p->cell_bytes + p->step_bytes + (((size_t)(call->n_in + call->n_out) * sizeof(char *) + 63) & ~(size_t)63);
+    p->shared_bytes = p->cell_bytes + p->step_bytes +
+                      (((size_t)(call->n_in + call->n_out + p->n_kept) * sizeof(char *) + 63) & ~(size_t)63);
     p->worker_bytes = (size_t)used->most * p->slot_bytes;
     for (int s = 0; s < fused->n_steps; s++) {
         for (int i = 0; i < CT_STEP_OPERANDS; i++) place(p, &p->steps[s].operands[i]);
@@ -390,9 +495,18 @@ const tile_plan *ct__tiles_plan(const ct_call *call) {
     tile_plan *p = fused->prepared;
     if (p->ready) return p;
     slots free = {.most = 0};
+    passes two;
+    find_passes(call, &two);
+    p->early = two.early;
+    p->late = two.late;
+    p->n_first = two.firsts ? 64 - __builtin_clzll(two.firsts) : 0;
     p->values = (tile_value *)(void *)((char *)fused->prepared + CT_FUSED_PREPARED);
     p->steps = (tile_step *)(void *)((char *)fused->prepared + (size_t)(1 + fused->n_values) * CT_FUSED_PREPARED);
-    for (int v = 0; v < fused->n_values; v++) plan_value(call, &fused->values[v], &p->values[v]);
+    for (int v = 0; v < fused->n_values; v++) {
+        const int made = fused->values[v].made;
+        plan_value(call, &fused->values[v], made >= 0 && made < p->n_first && is_in(p->early, made), &p->values[v]);
+    }
+    keep_values(call, fused, p, two.kept);
     for (int s = 0; s < fused->n_steps; s++) p->steps[s].how = ct__cpu_step(&fused->steps[s].call);
     note_uses(fused, p);
     plan_spreads(fused, p, &free);
@@ -400,8 +514,8 @@ const tile_plan *ct__tiles_plan(const ct_call *call) {
     measure(call, fused, p, &free);
     for (int v = 0; v < fused->n_values; v++) p->streams |= p->values[v].streamed;
     for (int s = 0; s < fused->n_steps; s++) {
-        p->begins |= p->steps[s].how->begin != NULL;
-        p->ends |= p->steps[s].how->end != NULL;
+        p->begins |= ct__tiles_more(p->steps[s].how)->begin != NULL;
+        p->ends |= ct__tiles_more(p->steps[s].how)->end != NULL;
     }
     p->ready = true;
     return p;
@@ -410,6 +524,6 @@ const tile_plan *ct__tiles_plan(const ct_call *call) {
 size_t ct__tiles_scratch(const ct_call *call) {
     const tile_plan *p = ct__tiles_plan(call);
     const int64_t workers = ((const ct_fused *)call->attrs)->count > p->chunk ? call->workers : 1;
-    return (p->shared_bytes <= TILE_SHARED_STACK ? 0 : p->shared_bytes) +
+    return p->kept_bytes + (p->shared_bytes <= TILE_SHARED_STACK ? 0 : p->shared_bytes) +
            (p->worker_bytes <= TILE_STACK ? 0 : (size_t)workers * p->worker_bytes);
 }

@@ -17,6 +17,7 @@ typedef struct tile_run {
     char *cells, *workers; /* workers NULL: their buffers lie on their stacks */
     char **bases;          /* of the call's views */
     bool streams;
+    bool first; /* this is the first of two passes */
 } tile_run;
 
 static char *address(const tile_run *r, const tile_ref *ref, char *buffers, int64_t start) {
@@ -97,21 +98,27 @@ static inline __attribute__((always_inline)) void prefetch(const tile_run *r, in
     }
 }
 
+/* Steps of another pass are left out, but for what they fetch: steps behind them may read it. */
 CT__HOT static void run_tile(const tile_run *r, char *buffers, int64_t start, int64_t n) {
     char *ptr[CT_STEP_OPERANDS];
-    const bool ahead = r->plan->n_ahead && start + 2 * n <= r->fused->count;
-    for (int s = 0; s < r->fused->n_steps; s++) {
+    const bool first = r->first, ahead = r->plan->n_ahead && !first && start + 2 * n <= r->fused->count;
+    const int n_steps = first ? r->plan->n_first : r->fused->n_steps;
+    const uint64_t which = first ? r->plan->early : r->plan->late;
+    for (int s = 0; s < n_steps; s++) {
         const tile_step *step = &r->plan->steps[s];
         const ct_call *call = &r->fused->steps[s].call;
         if (ahead) prefetch(r, s, start + n, n);
         if (step->load | step->widen) fetch(r, s, buffers, start, n);
+        if (r->plan->n_first && !(which >> s & 1)) continue;
         if (step->fn) {
             ptr[0] = address(r, &step->operands[call->n_in], buffers, start);
             for (int i = 0; i < call->n_in; i++) ptr[i + 1] = address(r, &step->operands[i], buffers, start);
             step->fn(n, ptr, step->step, call->attrs);
         } else {
             for (int i = 0; i < call->n_in + call->n_out; i++) ptr[i] = address(r, &step->operands[i], buffers, start);
-            step->how->part(call, start, n, ptr);
+            const bool sums = first && ct__tiles_more(step->how)->first;
+            (sums ? step->how->more->first : step->how->part)(call, start, n, ptr);
+            if (sums) continue;
         }
         if (step->narrow | step->store) finish(r, s, buffers, start, n);
     }
@@ -168,17 +175,23 @@ static void fill_cells(const tile_run *r) {
     }
 }
 
-/* What steps do before and behind all parts: with operands that are not cut into parts. */
-static void around(const tile_run *r, bool before) {
+typedef enum { BEFORE, BETWEEN, BEHIND } moment;
+
+/* What steps do before and behind all parts, and between two passes over them: with operands that are not cut into parts. */
+static void around(const tile_run *r, moment when) {
     for (int s = 0; s < r->fused->n_steps; s++) {
         const tile_step *step = &r->plan->steps[s];
         const ct_call *call = &r->fused->steps[s].call;
         const unsigned uncut = step->how->small | step->how->whole;
         char *ptr[CT_STEP_OPERANDS];
-        if (!(before ? step->how->begin : step->how->end)) continue;
+        const ct_cpu_step_more *more = ct__tiles_more(step->how);
+        void (*run)(const ct_call *, char *const *) = when == BEFORE    ? more->begin
+                                                      : when == BETWEEN ? more->settle
+                                                                        : more->end;
+        if (!run) continue;
         for (int i = 0; i < call->n_in + call->n_out; i++)
             ptr[i] = uncut >> i & 1 ? address(r, &step->operands[i], NULL, 0) : NULL;
-        (before ? step->how->begin : step->how->end)(call, ptr);
+        run(call, ptr);
     }
 }
 
@@ -228,10 +241,20 @@ static void run_near(const tile_run *r, int64_t chunk) {
     run_range(r, chunk, buffers);
 }
 
-static void run_chunk(void *context, int64_t chunk, int worker) {
+static int64_t chunks_of(const tile_run *r) { return (r->fused->count + r->plan->chunk - 1) / r->plan->chunk; }
+
+static void run_chunk(void *context, int64_t i, int worker) {
     const tile_run *r = context;
+    /* a second pass begins with what the first one has read last, which is still in the caches */
+    const int64_t chunk = r->plan->n_first && !r->first ? chunks_of(r) - 1 - i : i;
     if (r->workers) run_range(r, chunk, r->workers + (size_t)worker * r->plan->worker_bytes);
     else run_near(r, chunk);
+}
+
+static void run_chunks(tile_run *r) {
+    const int64_t chunks = chunks_of(r);
+    if (chunks == 1) run_chunk(r, 0, 0);
+    else ct__parallel(chunks, run_chunk, r);
 }
 
 /* In place, cache lines are in the cache already. */
@@ -242,8 +265,8 @@ static bool is_in_place(const tile_run *r) {
     return false;
 }
 
-/* With the memory that workers share, and that of their own. */
-static bool run_with(const ct_call *call, const ct_elementwise_isa *isa, char *shared, char *workers) {
+/* With the memory that workers share, that of their own, and that of values between two passes. */
+static bool run_with(const ct_call *call, const ct_elementwise_isa *isa, char *shared, char *workers, char *kept) {
     tile_run r = {.call = call,
                   .fused = call->attrs,
                   .isa = isa,
@@ -255,14 +278,22 @@ static bool run_with(const ct_call *call, const ct_elementwise_isa *isa, char *s
         const ct_view *view = ct__tiles_operand(call, i);
         r.bases[i] = ct__address(view, ct__dtype_size(view->dtype));
     }
+    for (int v = 0; v < r.fused->n_values && r.plan->n_kept; v++) {
+        const tile_value *value = &r.plan->values[v];
+        if (value->kept) r.bases[value->raw.at] = kept + value->kept_at;
+    }
     r.streams = r.plan->streams && !is_in_place(&r);
     if (r.plan->cell_bytes) fill_cells(&r);
     if (r.plan->step_bytes) give_scratch(&r, r.cells + r.plan->cell_bytes);
-    if (r.plan->begins) around(&r, true);
-    const int64_t chunks = (r.fused->count + r.plan->chunk - 1) / r.plan->chunk;
-    if (chunks == 1) run_chunk(&r, 0, 0);
-    else ct__parallel(chunks, run_chunk, &r);
-    if (r.plan->ends) around(&r, false);
+    if (r.plan->begins) around(&r, BEFORE);
+    if (r.plan->n_first) {
+        r.first = true;
+        run_chunks(&r);
+        around(&r, BETWEEN);
+        r.first = false;
+    }
+    run_chunks(&r);
+    if (r.plan->ends) around(&r, BEHIND);
     return true;
 }
 
@@ -270,7 +301,7 @@ bool ct__tiles_run(const ct_call *call, const ct_elementwise_isa *isa) {
     _Alignas(64) char near[TILE_SHARED_STACK];
     const tile_plan *p = ct__tiles_plan(call);
     const bool is_near = p->shared_bytes <= TILE_SHARED_STACK;
-    char *scratch = ct__scratch(call);
+    char *kept = ct__scratch(call), *scratch = kept ? kept + p->kept_bytes : NULL;
     return run_with(call, isa, is_near ? near : scratch,
-                    p->worker_bytes <= TILE_STACK ? NULL : scratch + (is_near ? 0 : p->shared_bytes));
+                    p->worker_bytes <= TILE_STACK ? NULL : scratch + (is_near ? 0 : p->shared_bytes), kept);
 }
