@@ -362,10 +362,16 @@ static void compute_chunk(void *ctx, int64_t chunk, int worker) {
                                                                      : 0,
                                      .lines = panels ? 1 : ct__ceil_div(depth * size, 64),
                                      .slowly = kernel->prefetches && t.k >= LONG_SUM && !next.lines && !b.copy};
-                if (!next_a.slowly && !panels) prefetch_rows(next_a.at, t.a_row, next_a.rows, depth * size);
+                if (p->a_by_lines) { /* the line with the end of the next panel, in each k group; its begin is the end of this one */
+                    const int64_t end = ct__min(i + rows + p->tile_rows, r->i1);
+                    next_a = (next_block){.at = element(&r->a, end - 1, k0),
+                                          .row_bytes = r->a.col * size,
+                                          .rows = end > i + rows ? depth : 0,
+                                          .lines = 1};
+                } else if (!next_a.slowly && !panels) prefetch_rows(next_a.at, t.a_row, next_a.rows, depth * size);
                 if (r->ahead[0].lines | r->ahead[1].lines) prefetch_next(r);
                 if (b.copy) multiply_and_copy(r, &t, &b, rows, cols, j, k0, depth);
-                else multiply_row_panel(p, &t, &b, rows, cols, next_a.slowly ? &next_a : &next);
+                else multiply_row_panel(p, &t, &b, rows, cols, next_a.slowly || p->a_by_lines ? &next_a : &next);
                 if (last && p->finish) ct__gemm_isa->finish(&r->finish, out, ld, i, rows, j, cols);
             }
         }

@@ -77,6 +77,13 @@ static bool a_readable(ct__plan *p) {
     return row <= 8 && lines_on_a_set(col, ct__min(p->k, kernel->depth), caches->l2_way) <= caches->l2_ways / 2;
 }
 
+/* Even k blocks: 800 is 2 x 400, not 384 + 384 + 32. */
+static int64_t even_depth(const ct__plan *p) {
+    const ct__kernel *kernel = p->kernel;
+    const int64_t blocks = ct__ceil_div(p->k, kernel->depth + kernel->depth / 8);
+    return ct__round_up(blocks ? ct__ceil_div(p->k, blocks) : 1, (kernel->block ? 16 : 4) * kernel->group);
+}
+
 /* The same for B, whose columns must be contiguous. */
 static bool b_readable(const ct__plan *p) {
     const ct__kernel *kernel = p->kernel;
@@ -85,12 +92,30 @@ static bool b_readable(const ct__plan *p) {
     if (p->b.col != 1) return p->n == 1 && p->m <= kernel->rows;
     if (p->m <= kernel->rows) return true;
     const int64_t row = magnitude(p->b.row) * size;
+    const int64_t together = p->a_by_lines ? even_depth(p) : p->k; /* k in L2 at a time */
     /* Few rows: the next block of B is prefetched while this one is multiplied. */
     const bool prefetched = kernel->prefetches && p->m <= kernel->block_rows && p->k <= kernel->depth &&
                             p->k * ct__min(p->n, kernel->block_cols) * size <= 1 << 18;
     const ct_caches *caches = ct__caches();
-    return (prefetched || p->k * p->n * size <= 1 << 20) &&
+    return (prefetched || together * p->n * size <= 1 << 20) &&
            lines_on_a_set(row, ct__min(p->k, kernel->depth), caches->l2_way) <= caches->l2_ways / 2;
+}
+
+/* Whether tiles read a k-major A where it lies although it is large (the gradient of a weight): of each k group a tile takes a line
+ * or two from L2, where the tiles before it had them prefetched, so that a copy would only cost. All columns of C are one block
+ * and k blocks the outermost loop: what a k block needs of B stays in L2 for all rows. */
+static bool a_readable_by_lines(const ct__plan *p) {
+    const ct__kernel *kernel = p->kernel;
+    const ct_caches *caches = ct__caches();
+    const int64_t size = ct__type_size(kernel->packed), depth = even_depth(p);
+    if (!p->a_by_k || p->items != 1 || kernel->group > 1 || !kernel->prefetches || kernel->rows <= 8) return false;
+    if (p->a.type != kernel->packed || p->b.type != kernel->packed || p->b.col != 1 || p->g->pack_b || p->g->packed_b)
+        return false;
+    if (p->g->c_type != kernel->acc || p->c_col != 1 || p->g->store) return false;
+    if (p->m < 8 * kernel->block_rows || p->k < kernel->depth / 2) return false;
+    return p->n > ct__panel_width(kernel) && p->n <= 4 * kernel->block_cols &&
+           depth * p->n * size <= caches->l2_way * caches->l2_ways * 5 / 8 &&
+           lines_on_a_set(p->a.col * size, depth, caches->l2_way) <= caches->l2_ways - 2;
 }
 
 static bool b_copyable(const ct__plan *p) {
@@ -163,7 +188,8 @@ static void cut(ct__plan *p) {
     const int64_t width = ct__panel_width(kernel);
     const int64_t most_rows = ct__min(p->m, p->stage_rows), most_cols = ct__min(p->n, p->stage_cols);
     p->block_cols = ct__min(ct__round_up(p->n, width), ct__round_up(kernel->block_cols, width));
-    const bool private_a = p->a_feed == CT__FEED_PRIVATE;
+    if (p->a_by_lines) p->block_cols = ct__round_up(p->n, width);
+    const bool private_a = p->a_feed == CT__FEED_PRIVATE || p->a_by_lines;
     const bool private_b = p->b_feed == CT__FEED_PRIVATE || p->b_feed == CT__FEED_COPIED;
     p->chunk_rows = private_b ? most_rows : ct__min(most_rows, ct__round_up(kernel->block_rows, p->tile_rows));
     p->chunk_cols = private_a ? ct__round_up(most_cols, width) : p->block_cols;
@@ -199,11 +225,12 @@ static void choose_feeds(ct__plan *p) {
     /* A high A that is packed anyway, for few blocks of columns: from memory into the cache of its worker, rather than to L3 and back. */
     const bool small_n =
         p->n <= kernel->block_cols || (p->a_by_k && p->m >= 8 * kernel->block_rows && p->n <= 4 * kernel->block_cols);
-    p->a_feed = a_readable(p) ? CT__FEED_DIRECT : (small_n ? CT__FEED_PRIVATE : CT__FEED_STAGED);
-    p->b_feed = p->g->packed_b  ? CT__FEED_PACKED
-                : b_readable(p) ? CT__FEED_DIRECT
-                : small_m       ? (b_copyable(p) ? CT__FEED_COPIED : CT__FEED_PRIVATE)
-                                : CT__FEED_STAGED;
+    p->a_by_lines = a_readable_by_lines(p);
+    p->a_feed = p->a_by_lines || a_readable(p) ? CT__FEED_DIRECT : (small_n ? CT__FEED_PRIVATE : CT__FEED_STAGED);
+    p->b_feed = p->g->packed_b              ? CT__FEED_PACKED
+                : b_readable(p)             ? CT__FEED_DIRECT
+                : small_m && !p->a_by_lines ? (b_copyable(p) ? CT__FEED_COPIED : CT__FEED_PRIVATE)
+                                            : CT__FEED_STAGED;
     /* Both private leaves one chunk: fine for a product that stays on one worker. */
     const bool private_b = p->b_feed == CT__FEED_PRIVATE || p->b_feed == CT__FEED_COPIED;
     if (p->a_feed == CT__FEED_PRIVATE && private_b && !p->items_apart) {
@@ -215,15 +242,14 @@ static void choose_feeds(ct__plan *p) {
 static void choose_depth(ct__plan *p) {
     const ct__kernel *kernel = p->kernel;
     const bool staged = p->a_feed == CT__FEED_STAGED || p->b_feed == CT__FEED_STAGED;
-    /* Even k blocks: 800 is 2 x 400, not 384 + 384 + 32. */
-    const int64_t blocks = ct__ceil_div(p->k, kernel->depth + kernel->depth / 8);
-    p->depth = ct__round_up(blocks ? ct__ceil_div(p->k, blocks) : 1, (kernel->block ? 16 : 4) * kernel->group);
+    p->depth = even_depth(p);
     /* A stage packs whole blocks, as many as its share of L3 holds. */
     const int64_t lines = (p->a_feed == CT__FEED_STAGED ? ct__min(p->m, 4096) : 0) +
                           (p->b_feed == CT__FEED_STAGED ? ct__min(p->n, kernel->stage_cols) : 0);
     int64_t per_stage = kernel->stage_bytes / (lines * p->depth * ct__type_size(kernel->packed) + 1);
     if (per_stage < 1) per_stage = 1;
     p->stage_depth = staged ? p->depth * per_stage : ct__round_up(p->k ? p->k : 1, p->depth);
+    if (p->a_by_lines) p->stage_depth = p->depth;
 }
 
 static void measure(ct__plan *p) {
