@@ -274,6 +274,23 @@ static next_block block_after(const run *r, int64_t chunk, int64_t j, int64_t j1
     return next;
 }
 
+/* The row panel of an A that is read where it lies, row by row, after the last one of rows [i0, i1) for a k block and a block of
+ * columns: that of the next block of the chunk, or of the chunk that its worker will probably compute next. */
+static next_block panel_after(const run *r, int64_t i0, int64_t i1, int64_t k0, int64_t k1, bool more_columns) {
+    const ct__plan *p = r->p;
+    const int64_t size = ct__type_size(r->a.type);
+    int64_t row = i0;
+    if (!more_columns && k1 < r->k1) k0 = k1;
+    else if (!more_columns) {
+        k0 = r->k0;
+        if (by_columns(p) || r->col_chunks == 1) row = i1 < r->i1 ? i1 : r->i0;
+    }
+    return (next_block){.at = element(&r->a, row, k0),
+                        .row_bytes = r->a.row * size,
+                        .rows = ct__min(p->tile_rows, r->i1 - row),
+                        .lines = ct__ceil_div(ct__min(p->depth, r->k1 - k0) * size, 64)};
+}
+
 static void prefetch_next(run *r) {
     for (int x = 0; x < 2; x++) {
         const int64_t lines = ct__min(r->ahead[x].step, r->ahead[x].lines);
@@ -360,8 +377,10 @@ static void compute_chunk(void *ctx, int64_t chunk, int worker) {
                                      .rows = panels && i + rows < i1 ? ct__ceil_div(t.k * t.a_step, 64)
                                              : ahead                 ? ct__min(p->tile_rows, i1 - i - rows)
                                                                      : 0,
-                                     .lines = panels ? 1 : ct__ceil_div(depth * size, 64),
-                                     .slowly = kernel->prefetches && t.k >= LONG_SUM && !next.lines && !b.copy};
+                                     .lines = panels ? 1 : ct__ceil_div(depth * size, 64)};
+                if (ahead && p->a_feed == CT__FEED_DIRECT && i + rows >= i1)
+                    next_a = panel_after(r, i0, i1, k0, k1, j + p->block_cols < j1);
+                next_a.slowly = kernel->prefetches && t.k >= LONG_SUM && !next.lines && !b.copy;
                 if (p->a_by_lines) { /* the line with the end of the next panel, in each k group; its begin is the end of this one */
                     const int64_t end = ct__min(i + rows + p->tile_rows, r->i1);
                     next_a = (next_block){.at = element(&r->a, end - 1, k0),
