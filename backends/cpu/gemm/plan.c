@@ -122,6 +122,13 @@ static bool b_copyable(const ct__plan *p) {
     return p->kernel->copying_tiles && !p->g->pack_b && p->b.type == p->kernel->packed && p->b.col == 1;
 }
 
+/* A transposed B whose next block tiles prefetch while they multiply this one, so that its worker packs it from the cache. */
+static bool b_packable_ahead(const ct__plan *p) {
+    const ct__kernel *kernel = p->kernel;
+    return kernel->prefetches && kernel->rows > 8 && !p->g->pack_b && p->b.type == kernel->packed && p->b.row == 1 &&
+           p->a.col == 1 && p->m >= 4 * kernel->block_rows && p->k >= kernel->depth / 2;
+}
+
 /* Cycles, roughly, to compute as given and transposed: lanes wasted on a narrow n, packing B (a
  * transpose when its columns are not contiguous), storing C against its grain. */
 static double cost(const ct__kernel *kernel, int64_t m, int64_t n, int64_t k, bool b_contiguous, bool c_contiguous) {
@@ -222,7 +229,8 @@ static void choose_feeds(ct__plan *p) {
     const ct__kernel *kernel = p->kernel;
     p->a_by_k = !kernel->block && !p->g->pack_a && p->a.row == 1 && p->a.col != 1;
     /* Enough columns for all threads: each packs its share of B while its first row panel computes, for all rows, rather than to L3 and back. */
-    const bool wide = b_copyable(p) && !kernel->block && p->n >= 6 * ct__threads() * ct__panel_width(kernel);
+    const bool wide =
+        (b_copyable(p) || b_packable_ahead(p)) && !kernel->block && p->n >= 6 * ct__threads() * ct__panel_width(kernel);
     const bool small_m = p->m <= kernel->block_rows || wide;
     /* A high A that is packed anyway, for few blocks of columns: from memory into the cache of its worker, rather than to L3 and back. */
     const bool small_n =
@@ -311,7 +319,10 @@ bool ct__gemm_plan(const ct_gemm *g, ct__plan *p) {
     p->stage_cols = kernel->stage_cols;
     choose_depth(p);
     p->c_direct = g->c_type == kernel->acc && p->c_col == 1 && !g->store;
-    p->finish = !p->c_direct || g->bias_row || g->bias_col || g->residual || g->activate;
+    const void *along = p->swapped ? g->bias_row : g->bias_col, *across = p->swapped ? g->bias_col : g->bias_row;
+    p->tile_bias = kernel->biases && p->c_direct && along && g->bias_type == kernel->acc && !across && !g->residual &&
+                   !g->activate;
+    p->finish = !p->tile_bias && (!p->c_direct || g->bias_row || g->bias_col || g->residual || g->activate);
     p->sums = !p->c_direct && p->k > p->depth;
     if (p->a_feed != CT__FEED_STAGED && p->b_feed != CT__FEED_STAGED && !p->sums)
         p->stage_rows = p->m, p->stage_cols = p->n;
