@@ -64,6 +64,49 @@ TEST(several_blocks_of_queries_and_keys_agree_with_the_formula) {
     }
 }
 
+/* Memory that the next results of these sizes get is full of NaN: what a kernel leaves unwritten shows. */
+static void spoil(ct_tensor *const *like, int n) {
+    ct_scope {
+        for (int i = 0; i < n; i++) ct_full(ct_shape(like[i]), NAN, .dtype = ct_dtype_of(like[i]));
+    }
+}
+
+TEST(causal_gradients_skip_what_no_query_sees_and_write_the_rest) {
+    /* Blocks of queries end inside tiles of keys; keys that no query sees; queries that see no key; shared heads. */
+    static const struct {
+        int64_t tq, tk, kv_heads;
+        bool bottom_right;
+    } cases[] = {{300, 300, 4, false}, {300, 300, 2, false}, {290, 700, 2, false},
+                 {290, 700, 1, true},  {700, 300, 2, true},  {155, 40, 4, false}};
+    const int64_t heads = 4, d = 6;
+    ct_seed(9);
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        ct_scope {
+            const int64_t tq = cases[c].tq, tk = cases[c].tk, kv = cases[c].kv_heads,
+                          ahead = cases[c].bottom_right ? tk - tq : 0;
+            ct_tensor *x[] = {normal(CT_DIMS(1, heads, tq, d), CT_F64), normal(CT_DIMS(1, kv, tk, d), CT_F64),
+                              normal(CT_DIMS(1, kv, tk, 5), CT_F64)};
+            ct_tensor *i = ct_unsqueeze(ct_arange(ahead, tq + ahead, 1, .dtype = CT_F64), 1),
+                      *j = ct_unsqueeze(ct_arange(0, tk, 1, .dtype = CT_F64), 0);
+            ct_tensor *sees = ct_cast(ct_ge_s(i, 0), CT_F64); /* rows that see a key */
+            ct_tensor *shown = ct_logical_or(ct_le(j, i), ct_lt_s(i, 0));
+            ct_tensor *hidden = ct_where(shown, ct_scalar(0, CT_F64), ct_scalar(-INFINITY, CT_F64));
+            ct_tensor *all[2];
+            for (int n = 0; n < 2; n++) all[n] = ct_repeat_interleave(x[n + 1], heads / kv, 1);
+            ct_tensor *expected = ct_mul(plain(x[0], all[0], all[1], hidden, 0.4), sees);
+            ct_tensor *cot = ct_randn(ct_shape(expected), .dtype = CT_F64), *got[3], *wanted[3];
+            REQUIRE(ct_grad(&expected, 1, &cot, x, 3, wanted, 0));
+            spoil(&expected, 1);
+            ct_tensor *y = ct_scaled_dot_product_attention(x[0], x[1], x[2], .scale = CT_SET(0.4), .causal = true,
+                                                           .bottom_right = cases[c].bottom_right);
+            CHECK(distance(y, expected) < 1e-13);
+            spoil(x, 3);
+            REQUIRE(ct_grad(&y, 1, &cot, x, 3, got, 0));
+            for (int n = 0; n < 3; n++) CHECK(distance(got[n], wanted[n]) < 1e-12);
+        }
+    }
+}
+
 TEST(ranges_of_keys_give_the_same_bits_at_any_number_of_threads) {
     ct_seed(4);
     ct_tensor *x[] = {normal(CT_DIMS(1, 1, 40, 8), CT_F32), normal(CT_DIMS(1, 1, 2100, 8), CT_F32),

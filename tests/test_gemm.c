@@ -374,9 +374,10 @@ static void random_case(const ct_gemm_type *types, int round) {
 
 /* Shapes that take the engine's other roads: vectors, several stages of k, m or n, skinny, many small. */
 static void shapes_that_need_several_blocks(void) {
-    static const int64_t shapes[][3] = {
-        {1, 700, 300}, {700, 1, 300},  {1, 1, 5000},    {1, 5000, 7},   {3000, 1, 3}, {64, 300, 1700}, {300, 70, 1700},
-        {4300, 40, 9}, {33, 2300, 70}, {260, 520, 410}, {600, 600, 30}, {5, 3, 9000}, {1000, 300, 410}};
+    static const int64_t shapes[][3] = {{1, 700, 300},    {700, 1, 300},   {1, 1, 5000},    {1, 5000, 7},
+                                        {3000, 1, 3},     {64, 300, 1700}, {300, 70, 1700}, {4300, 40, 9},
+                                        {33, 2300, 70},   {260, 520, 410}, {600, 600, 30},  {5, 3, 9000},
+                                        {1000, 300, 410}, {700, 430, 900}};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         for (int layout = 0; layout < 8; layout++)
             for (int t = 0; t < 2; t++) {
@@ -386,6 +387,11 @@ static void shapes_that_need_several_blocks(void) {
                             layout >> 1 & 1, layout >> 2 & 1);
                 s.g.accumulate = layout == 1;
                 if (layout == 2) s.g.scale = true, s.g.alpha = 0.5;
+                s.bias = (char *)malloc((size_t)((shapes[i][0] + shapes[i][1]) * sizes[s.g.c_type]));
+                for (int64_t e = 0; e < shapes[i][0] + shapes[i][1]; e++)
+                    put_random(s.g.c_type, s.bias + e * sizes[s.g.c_type]);
+                if (layout == 2 || layout == 3) s.g.bias_col = s.bias;
+                if (layout == 5 || layout == 6) s.g.bias_row = s.bias;
                 char what[100];
                 snprintf(what, sizeof what, "%s %ldx%ldx%ld layout %d", names[s.g.c_type], (long)shapes[i][0],
                          (long)shapes[i][1], (long)shapes[i][2], layout);

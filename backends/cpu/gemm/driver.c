@@ -138,14 +138,15 @@ typedef struct b_view {
     const char *data; /* of the first panel at the current k */
     int64_t panel, step;
     const int32_t *offsets;
-    char *copy; /* where the next row of tiles leaves packed panels */
+    char *copy;       /* where the next row of tiles leaves packed panels */
+    const char *bias; /* of the first column; NULL: none */
 } b_view;
 
 static b_view view_b(const run *r, char *private_b, int64_t col, int64_t cols, int64_t k0, int64_t depth) {
     const ct__plan *p = r->p;
     const ct__kernel *kernel = p->kernel;
     const int64_t size = ct__type_size(kernel->packed), width = ct__panel_width(kernel);
-    b_view v = {NULL, 0, width * kernel->group * size, NULL, NULL};
+    b_view v = {.step = width * kernel->group * size};
     const int64_t in_panel = k0 * width * size;
     switch (p->b_feed) {
     case CT__FEED_COPIED:
@@ -198,9 +199,10 @@ static void prefetch_part(next_block *next, ct__tile *t) {
     next->row += rows;
 }
 
-/* A row panel of A against a block of columns, for one k block. */
+/* A row panel of A against a block of columns, for one k block. Tiles prefetch what comes next and, when they are done with that,
+ * what comes later. */
 static void multiply_row_panel(const ct__plan *p, ct__tile *t, const b_view *b, int64_t rows, int64_t cols,
-                               next_block *next) {
+                               next_block *next, next_block *later) {
     const ct__kernel *kernel = p->kernel;
     const int64_t width = ct__panel_width(kernel), acc = ct__type_size(kernel->acc);
     const ct__tile_fn full = kernel->block ? kernel->block : kernel->tiles[(kernel->vecs - 1) * 2][rows - 1];
@@ -212,9 +214,11 @@ static void multiply_row_panel(const ct__plan *p, ct__tile *t, const b_view *b, 
         const int64_t have = ct__min(width, cols - j);
         t->c = c + j * acc;
         t->start = b->offsets ? b->offsets + j : NULL;
+        t->bias = b->bias ? b->bias + j * acc : NULL;
         t->cols = (int)have;
         if (have == width || kernel->block) {
             prefetch_part(next, t);
+            if (!t->ahead && later->lines > 0) prefetch_part(later, t);
             full(t);
         } else {
             const int64_t vecs = ct__ceil_div(have, kernel->lanes);
@@ -238,15 +242,17 @@ static void multiply_and_copy(const run *r, ct__tile *t, b_view *b, int64_t rows
         t->b = b->data + j / width * b->panel;
         t->copy = b->copy + j / width * panel;
         t->c = c + j * acc;
+        t->bias = b->bias ? b->bias + j * acc : NULL;
         kernel->copying_tiles[rows - 1](t);
     }
-    *b = (b_view){b->copy, panel, width * ct__type_size(kernel->packed), NULL, NULL};
+    *b = (b_view){b->copy, panel, width * ct__type_size(kernel->packed), NULL, NULL, b->bias};
     if (whole == cols) return;
-    const b_view rest = {b->data + whole / width * panel, panel, b->step, NULL, NULL};
+    const b_view rest = {b->data + whole / width * panel,       panel, b->step, NULL, NULL,
+                         b->bias ? b->bias + whole * acc : NULL};
     pack_b_panels(r, (char *)b->data + whole / width * panel, NULL, k0, depth, col + whole, cols - whole);
     t->c = c + whole * acc;
     next_block none = {0};
-    multiply_row_panel(r->p, t, &rest, rows, cols - whole, &none);
+    multiply_row_panel(r->p, t, &rest, rows, cols - whole, &none, &none);
 }
 
 /* Where the columns of a chunk of the stage begin. By columns: a thread finds the panels of B that it packed, or prefetched, in
@@ -274,6 +280,44 @@ static next_block block_after(const run *r, int64_t chunk, int64_t j, int64_t j1
     next.at += j * size;
     next.lines = ct__ceil_div(ct__min(p->block_cols, p->n - j) * size, 64);
     return next;
+}
+
+/* The same for a transposed B, packed by its worker block by block: the columns that it will probably pack next, each k block of
+ * them a run of lines. */
+static next_block columns_after(const run *r, int64_t chunk, int64_t j, int64_t j1, int64_t k0, int64_t k1) {
+    const ct__plan *p = r->p;
+    const int64_t size = ct__type_size(r->b.type);
+    next_block next = {.row_bytes = r->b.col * size, .slowly = true};
+    if (!p->kernel->prefetches || p->b_feed != CT__FEED_PRIVATE || p->g->pack_b || r->b.row != 1) return next;
+    j += p->block_cols;
+    if (j >= j1) {
+        j = chunk_column(r, chunk);
+        if (k1 < r->k1) k0 = k1;
+        else if (chunk + 1 < r->row_chunks * r->col_chunks && chunk_column(r, chunk + 1) != j)
+            j = chunk_column(r, chunk + 1), k0 = r->k0;
+        else return next;
+    }
+    next.at = element(&r->b, k0, j);
+    next.rows = ct__min(p->block_cols, r->j1 - j);
+    next.lines = ct__ceil_div(ct__min(p->depth, r->k1 - k0) * size, 64);
+    return next;
+}
+
+/* The row panel of an A that is read where it lies, row by row, after the last one of rows [i0, i1) for a k block and a block of
+ * columns: that of the next block of the chunk, or of the chunk that its worker will probably compute next. */
+static next_block panel_after(const run *r, int64_t i0, int64_t i1, int64_t k0, int64_t k1, bool more_columns) {
+    const ct__plan *p = r->p;
+    const int64_t size = ct__type_size(r->a.type);
+    int64_t row = i0;
+    if (!more_columns && k1 < r->k1) k0 = k1;
+    else if (!more_columns) {
+        k0 = r->k0;
+        if (by_columns(p) || r->col_chunks == 1) row = i1 < r->i1 ? i1 : r->i0;
+    }
+    return (next_block){.at = element(&r->a, row, k0),
+                        .row_bytes = r->a.row * size,
+                        .rows = ct__min(p->tile_rows, r->i1 - row),
+                        .lines = ct__ceil_div(ct__min(p->depth, r->k1 - k0) * size, 64)};
 }
 
 static void prefetch_next(run *r) {
@@ -337,7 +381,8 @@ static void compute_chunk(void *ctx, int64_t chunk, int worker) {
         for (int64_t j = j0; j < j1; j += p->block_cols) {
             const int64_t cols = ct__min(p->block_cols, j1 - j);
             b_view b = view_b(r, private_b, j, cols, k0, depth);
-            next_block next = block_after(r, chunk, j, j1);
+            next_block next = block_after(r, chunk, j, j1), later = columns_after(r, chunk, j, j1, k0, k1);
+            b.bias = last && p->tile_bias ? (p->swapped ? r->finish.bias_row : r->finish.bias_col) + j * acc : NULL;
             for (int64_t i = i0; i < i1; i += p->tile_rows) {
                 const int64_t rows = ct__min(p->tile_rows, i1 - i);
                 char *out;
@@ -362,12 +407,21 @@ static void compute_chunk(void *ctx, int64_t chunk, int worker) {
                                      .rows = panels && i + rows < i1 ? ct__ceil_div(t.k * t.a_step, 64)
                                              : ahead                 ? ct__min(p->tile_rows, i1 - i - rows)
                                                                      : 0,
-                                     .lines = panels ? 1 : ct__ceil_div(depth * size, 64),
-                                     .slowly = kernel->prefetches && t.k >= LONG_SUM && !next.lines && !b.copy};
-                if (!next_a.slowly && !panels) prefetch_rows(next_a.at, t.a_row, next_a.rows, depth * size);
+                                     .lines = panels ? 1 : ct__ceil_div(depth * size, 64)};
+                if (ahead && p->a_feed == CT__FEED_DIRECT && i + rows >= i1)
+                    next_a = panel_after(r, i0, i1, k0, k1, j + p->block_cols < j1);
+                next_a.slowly = kernel->prefetches && t.k >= LONG_SUM && !next.lines && !b.copy;
+                if (p->a_by_lines) { /* the line with the end of the next panel, in each k group; its begin is the end of this one */
+                    const int64_t end = ct__min(i + rows + p->tile_rows, r->i1);
+                    next_a = (next_block){.at = element(&r->a, end - 1, k0),
+                                          .row_bytes = r->a.col * size,
+                                          .rows = end > i + rows ? depth : 0,
+                                          .lines = 1};
+                } else if (!next_a.slowly && !panels) prefetch_rows(next_a.at, t.a_row, next_a.rows, depth * size);
                 if (r->ahead[0].lines | r->ahead[1].lines) prefetch_next(r);
                 if (b.copy) multiply_and_copy(r, &t, &b, rows, cols, j, k0, depth);
-                else multiply_row_panel(p, &t, &b, rows, cols, next_a.slowly ? &next_a : &next);
+                else
+                    multiply_row_panel(p, &t, &b, rows, cols, next_a.slowly || p->a_by_lines ? &next_a : &next, &later);
                 if (last && p->finish) ct__gemm_isa->finish(&r->finish, out, ld, i, rows, j, cols);
             }
         }

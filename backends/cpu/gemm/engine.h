@@ -26,8 +26,9 @@ typedef struct ct__tile {
     int64_t n_runs;    /* 0: a and b are all there is */
     const void *start; /* i8: what the sums start from (NULL: zero) */
     double alpha;
-    int cols; /* valid columns */
-    int rows; /* set for kernels with a block */
+    const void *bias; /* kernels that say so add it to every row of the result (NULL: none) */
+    int cols;         /* valid columns */
+    int rows;         /* set for kernels with a block */
     bool accumulate, scale;
     bool far_c; /* C is not in cache: prefetch it at once */
     /* Kernels that say so prefetch what is wanted later (NULL: nothing) evenly during the sum, a line with each k
@@ -68,6 +69,7 @@ typedef struct ct__kernel {
     ct_gemm_type packed; /* element type the tile reads */
     ct_gemm_type acc;
     bool unsigned_a; /* the tile wants u8 for A: i8 is shifted by 128 and made good by `start` */
+    bool biases;     /* tiles add ct__tile.bias */
     bool prefetches; /* full width tiles do as ct__tile.ahead says */
     int depth;       /* k block: a row tile's A panel near L1 */
     int block_cols;  /* columns of a work block: depth x block_cols of B in L2 */

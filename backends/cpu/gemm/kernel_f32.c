@@ -60,6 +60,7 @@
 
 #define TILE_COPIES
 #define TILE_AHEAD
+#define TILE_ADDS_BIAS
 #define TILE_UNROLLED
 #include "backends/cpu/gemm/tile.h"
 
@@ -73,6 +74,7 @@ const ct__kernel CT_ISA_FN(ct__gemm_f32) = {
     .group = 1,
     .packed = CT_GEMM_F32,
     .acc = CT_GEMM_F32,
+    .biases = true,
     .prefetches = true,
 #if CT_ISA_LEVEL == 2
     .depth = 384,

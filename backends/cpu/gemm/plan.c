@@ -80,6 +80,13 @@ static bool a_readable(ct__plan *p) {
     return row <= 8 && lines_on_a_set(col, ct__min(p->k, kernel->depth), caches->l2_way) <= caches->l2_ways / 2;
 }
 
+/* Even k blocks: 800 is 2 x 400, not 384 + 384 + 32. */
+static int64_t even_depth(const ct__plan *p) {
+    const ct__kernel *kernel = p->kernel;
+    const int64_t blocks = ct__ceil_div(p->k, kernel->depth + kernel->depth / 8);
+    return ct__round_up(blocks ? ct__ceil_div(p->k, blocks) : 1, (kernel->block ? 16 : 4) * kernel->group);
+}
+
 /* The same for B, whose columns must be contiguous. */
 static bool b_readable(const ct__plan *p) {
     const ct__kernel *kernel = p->kernel;
@@ -88,16 +95,41 @@ static bool b_readable(const ct__plan *p) {
     if (p->b.col != 1) return p->n == 1 && p->m <= kernel->rows;
     if (p->m <= kernel->rows) return true;
     const int64_t row = magnitude(p->b.row) * size;
+    const int64_t together = p->a_by_lines ? even_depth(p) : p->k; /* k in L2 at a time */
     /* Few rows: the next block of B is prefetched while this one is multiplied. */
     const bool prefetched = kernel->prefetches && p->m <= kernel->block_rows && p->k <= kernel->depth &&
                             p->k * ct__min(p->n, kernel->block_cols) * size <= 1 << 18;
     const ct_caches *caches = ct__caches();
-    return (prefetched || p->k * p->n * size <= 1 << 20) &&
+    return (prefetched || together * p->n * size <= 1 << 20) &&
            lines_on_a_set(row, ct__min(p->k, kernel->depth), caches->l2_way) <= caches->l2_ways / 2;
+}
+
+/* Whether tiles read a k-major A where it lies although it is large (the gradient of a weight): of each k group a tile takes a line
+ * or two from L2, where the tiles before it had them prefetched, so that a copy would only cost. All columns of C are one block
+ * and k blocks the outermost loop: what a k block needs of B stays in L2 for all rows. */
+static bool a_readable_by_lines(const ct__plan *p) {
+    const ct__kernel *kernel = p->kernel;
+    const ct_caches *caches = ct__caches();
+    const int64_t size = ct__type_size(kernel->packed), depth = even_depth(p);
+    if (!p->a_by_k || p->items != 1 || kernel->group > 1 || !kernel->prefetches || kernel->rows <= 8) return false;
+    if (p->a.type != kernel->packed || p->b.type != kernel->packed || p->b.col != 1 || p->g->pack_b || p->g->packed_b)
+        return false;
+    if (p->g->c_type != kernel->acc || p->c_col != 1 || p->g->store) return false;
+    if (p->m < 8 * kernel->block_rows || p->k < kernel->depth / 2) return false;
+    return p->n > ct__panel_width(kernel) && p->n <= 4 * kernel->block_cols &&
+           depth * p->n * size <= caches->l2_way * caches->l2_ways * 5 / 8 &&
+           lines_on_a_set(p->a.col * size, depth, caches->l2_way) <= caches->l2_ways - 2;
 }
 
 static bool b_copyable(const ct__plan *p) {
     return p->kernel->copying_tiles && !p->g->pack_b && p->b.type == p->kernel->packed && p->b.col == 1;
+}
+
+/* A transposed B whose next block tiles prefetch while they multiply this one, so that its worker packs it from the cache. */
+static bool b_packable_ahead(const ct__plan *p) {
+    const ct__kernel *kernel = p->kernel;
+    return kernel->prefetches && kernel->rows > 8 && !p->g->pack_b && p->b.type == kernel->packed && p->b.row == 1 &&
+           p->a.col == 1 && p->m >= 4 * kernel->block_rows && p->k >= kernel->depth / 2;
 }
 
 /* Cycles, roughly, to compute as given and transposed: lanes wasted on a narrow n, packing B (a
@@ -172,25 +204,37 @@ static void cut(ct__plan *p) {
     const ct_caches *caches = ct__caches();
     const bool roomy = caches->l2_ways * caches->l2_way >= LARGE_L2 && !p->a_by_k && !kernel->block;
     p->block_cols = ct__min(ct__round_up(p->n, width), ct__round_up((roomy ? 2 : 1) * kernel->block_cols, width));
-    const bool private_a = p->a_feed == CT__FEED_PRIVATE;
+    /* Many rows: a few panels more, so that the tiles of a row panel are enough to prefetch the next one; not for a small rest. */
+    const int64_t wider = ct__round_up(kernel->block_cols * 3 / 2, width), rest = p->n % wider;
+    if (!roomy && !p->a_by_k && p->m >= 4 * kernel->block_rows && kernel->prefetches &&
+        kernel->block_cols <= 4 * width && p->n >= wider && (rest == 0 || 2 * rest >= wider))
+        p->block_cols = wider;
+    const bool alone = !p->a_by_k && ct__threads() == 1; /* nobody to share with: few blocks, of even width */
+    if (alone) p->block_cols = ct__round_up(ct__ceil_div(p->n, ct__ceil_div(p->n, p->block_cols)), width);
+    if (p->a_by_lines) p->block_cols = ct__round_up(p->n, width);
+    const bool private_a = p->a_feed == CT__FEED_PRIVATE || p->a_by_lines;
     const bool private_b = p->b_feed == CT__FEED_PRIVATE || p->b_feed == CT__FEED_COPIED;
     p->chunk_rows = private_b ? most_rows : ct__min(most_rows, ct__round_up(kernel->block_rows, p->tile_rows));
     p->chunk_cols = private_a ? ct__round_up(most_cols, width) : p->block_cols;
     if (p->items_apart) return;
-    /* Some for every thread. An element of C is a sum by itself, so its bits do not depend on the cut. */
-    const int64_t enough = ct__threads() > 6 ? 4 * ct__threads() : 24;
-    const int64_t least_cols =
-        private_b && ct__threads() <= 8 ? 2 * width : width; /* short runs of B take longer to read */
+    /* Some for every thread, or a few that they share evenly. An element of C is a sum by itself, so its bits do not depend on the cut. */
+    const int64_t threads = ct__threads(), enough = threads > 6 ? 4 * threads : alone ? 1 : 24;
+    const int64_t least_cols = private_b && threads <= 8 ? 2 * width : width; /* short runs of B take longer to read */
     for (;;) {
         const int64_t chunks =
             ct__ceil_div(most_rows, p->chunk_rows) * ct__ceil_div(most_cols, p->chunk_cols) * (p->joint ? p->items : 1);
         const double flops =
             2.0 * (double)p->chunk_rows * (double)p->chunk_cols * (double)ct__min(p->k, p->stage_depth);
         /* Rows of A side by side are read in runs of a chunk's height: short ones waste lines and pages. */
-        const int64_t least_rows = (private_a && p->a_by_k && chunks >= 12 ? 4 : 1) * p->tile_rows;
+        const int64_t least_rows = (p->a_feed == CT__FEED_PRIVATE && p->a_by_k && chunks >= 12 ? 4 : 1) * p->tile_rows;
         const bool rows = !private_b && p->chunk_rows > least_rows;
         const bool cols = !private_a && p->chunk_cols > least_cols;
-        if (chunks >= enough || flops < 2e6 || (!rows && !cols)) break;
+        const int64_t last_rows = most_rows % p->chunk_rows, last_cols = most_cols % p->chunk_cols;
+        const bool whole =
+            2 * last_rows >= p->chunk_rows * (last_rows != 0) &&
+            2 * last_cols >= p->chunk_cols * (last_cols != 0); /* no chunk is much smaller than the others */
+        const bool even = (!p->a_by_k || p->a_by_lines) && chunks >= 4 * threads && chunks % threads == 0 && whole;
+        if (chunks >= enough || even || flops < 2e6 || (!rows && !cols)) break;
         /* Rows that share a block of B are worth more than columns that share a panel of A. */
         if (cols && (!rows || p->chunk_cols > 2 * width || p->chunk_rows <= 4 * p->tile_rows))
             p->chunk_cols = ct__round_up(p->chunk_cols / 2, width);
@@ -203,16 +247,18 @@ static void choose_feeds(ct__plan *p) {
     const ct__kernel *kernel = p->kernel;
     p->a_by_k = !kernel->block && !p->g->pack_a && p->a.row == 1 && p->a.col != 1;
     /* Enough columns for all threads: each packs its share of B while its first row panel computes, for all rows, rather than to L3 and back. */
-    const bool wide = b_copyable(p) && !kernel->block && p->n >= 6 * ct__threads() * ct__panel_width(kernel);
+    const bool wide =
+        (b_copyable(p) || b_packable_ahead(p)) && !kernel->block && p->n >= 6 * ct__threads() * ct__panel_width(kernel);
     const bool small_m = p->m <= kernel->block_rows || wide;
     /* A high A that is packed anyway, for few blocks of columns: from memory into the cache of its worker, rather than to L3 and back. */
     const bool small_n =
         p->n <= kernel->block_cols || (p->a_by_k && p->m >= 8 * kernel->block_rows && p->n <= 4 * kernel->block_cols);
-    p->a_feed = a_readable(p) ? CT__FEED_DIRECT : (small_n ? CT__FEED_PRIVATE : CT__FEED_STAGED);
-    p->b_feed = p->g->packed_b  ? CT__FEED_PACKED
-                : b_readable(p) ? CT__FEED_DIRECT
-                : small_m       ? (b_copyable(p) ? CT__FEED_COPIED : CT__FEED_PRIVATE)
-                                : CT__FEED_STAGED;
+    p->a_by_lines = a_readable_by_lines(p);
+    p->a_feed = p->a_by_lines || a_readable(p) ? CT__FEED_DIRECT : (small_n ? CT__FEED_PRIVATE : CT__FEED_STAGED);
+    p->b_feed = p->g->packed_b              ? CT__FEED_PACKED
+                : b_readable(p)             ? CT__FEED_DIRECT
+                : small_m && !p->a_by_lines ? (b_copyable(p) ? CT__FEED_COPIED : CT__FEED_PRIVATE)
+                                            : CT__FEED_STAGED;
     /* Both private leaves one chunk: fine for a product that stays on one worker. */
     const bool private_b = p->b_feed == CT__FEED_PRIVATE || p->b_feed == CT__FEED_COPIED;
     if (p->a_feed == CT__FEED_PRIVATE && private_b && !p->items_apart) {
@@ -224,15 +270,14 @@ static void choose_feeds(ct__plan *p) {
 static void choose_depth(ct__plan *p) {
     const ct__kernel *kernel = p->kernel;
     const bool staged = p->a_feed == CT__FEED_STAGED || p->b_feed == CT__FEED_STAGED;
-    /* Even k blocks: 800 is 2 x 400, not 384 + 384 + 32. */
-    const int64_t blocks = ct__ceil_div(p->k, kernel->depth + kernel->depth / 8);
-    p->depth = ct__round_up(blocks ? ct__ceil_div(p->k, blocks) : 1, (kernel->block ? 16 : 4) * kernel->group);
+    p->depth = even_depth(p);
     /* A stage packs whole blocks, as many as its share of L3 holds. */
     const int64_t lines = (p->a_feed == CT__FEED_STAGED ? ct__min(p->m, 4096) : 0) +
                           (p->b_feed == CT__FEED_STAGED ? ct__min(p->n, kernel->stage_cols) : 0);
     int64_t per_stage = kernel->stage_bytes / (lines * p->depth * ct__type_size(kernel->packed) + 1);
     if (per_stage < 1) per_stage = 1;
     p->stage_depth = staged ? p->depth * per_stage : ct__round_up(p->k ? p->k : 1, p->depth);
+    if (p->a_by_lines) p->stage_depth = p->depth;
 }
 
 static void measure(ct__plan *p) {
@@ -292,7 +337,10 @@ bool ct__gemm_plan(const ct_gemm *g, ct__plan *p) {
     p->stage_cols = kernel->stage_cols;
     choose_depth(p);
     p->c_direct = g->c_type == kernel->acc && p->c_col == 1 && !g->store;
-    p->finish = !p->c_direct || g->bias_row || g->bias_col || g->residual || g->activate;
+    const void *along = p->swapped ? g->bias_row : g->bias_col, *across = p->swapped ? g->bias_col : g->bias_row;
+    p->tile_bias = kernel->biases && p->c_direct && along && g->bias_type == kernel->acc && !across && !g->residual &&
+                   !g->activate;
+    p->finish = !p->tile_bias && (!p->c_direct || g->bias_row || g->bias_col || g->residual || g->activate);
     p->sums = !p->c_direct && p->k > p->depth;
     if (p->a_feed != CT__FEED_STAGED && p->b_feed != CT__FEED_STAGED && !p->sums)
         p->stage_rows = p->m, p->stage_cols = p->n;

@@ -26,8 +26,10 @@ typedef struct ct__plan {
 
     ct__feed a_feed, b_feed;
     bool a_by_k;           /* packed A is k-major, in panels of tile_rows */
+    bool a_by_lines;       /* k-major A is read where it lies; k blocks are the outermost loop */
     bool flip_a, offset_b; /* i8 by i8 on an unsigned-by-signed kernel */
     bool c_direct;         /* tiles add into C itself */
+    bool tile_bias;        /* tiles add the bias of columns, and there is no other epilogue */
     bool finish;           /* an epilogue or a store remains to be done */
     bool sums;             /* sums of several k blocks wait in scratch */
 

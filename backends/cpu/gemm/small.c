@@ -34,7 +34,7 @@ static inline __attribute__((always_inline)) void multiply(const ct_gemm *g, con
     t.b_step = g->b_row * size;
     t.c_row = g->c_row * size;
     t.k = g->k;
-    t.start = NULL;
+    t.start = t.bias = NULL;
     t.runs = NULL;
     t.n_runs = 0;
     t.alpha = g->alpha;

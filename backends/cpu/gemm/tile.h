@@ -5,7 +5,7 @@
  *
  * Vocabulary: VEC, MASK, LANES, TILE_ROWS, TILE_VECS, TILE_WIDTH (columns), V_ZERO, V_LOAD, V_LOAD_MASK, V_STORE, V_STORE_MASK,
  * V_BROADCAST, V_FMA(a, b, c), V_ADD, V_SCALE(v, alpha), V_MASK(valid lanes); optional TILE_START
- * (what the sums start from), TILE_COPIES (tiles that also pack B), TILE_AHEAD (tiles that prefetch), TILE_UNROLLED (full tiles
+ * (what the sums start from), TILE_COPIES (tiles that also pack B), TILE_ADDS_BIAS (tiles that add a bias), TILE_AHEAD (tiles that prefetch), TILE_UNROLLED (full tiles
  * take four k groups at a time) and TILE_PARTING (k groups at the end of high tiles for which their upper rows go first).
  *
  * A is addressed by two byte strides, so rows of a matrix, of its transpose and of a packed copy
@@ -58,6 +58,13 @@ _Static_assert(TILE_WIDTH == TILE_VECS * LANES, "a kernel's name says its tile")
         c += c_row;                                                    \
     }
 
+#define TILE_ADD_BIAS(r)                                     \
+    if (rows > r && r >= low && r < high) {                  \
+        acc##r##_0 = V_ADD(acc##r##_0, bias0);               \
+        if (vecs > 1) acc##r##_1 = V_ADD(acc##r##_1, bias1); \
+        if (vecs > 2) acc##r##_2 = V_ADD(acc##r##_2, bias2); \
+    }
+
 #define TILE_STORE_VEC(v, x)                                                 \
     if (masked && v == vecs - 1) V_STORE_MASK(c + v * sizeof(VEC), mask, x); \
     else V_STORE(c + v * sizeof(VEC), x);
@@ -87,6 +94,11 @@ _Static_assert(TILE_WIDTH == TILE_VECS * LANES, "a kernel's name says its tile")
 #define TILE_PREFETCHES 1
 #else
 #define TILE_PREFETCHES 0
+#endif
+#ifdef TILE_ADDS_BIAS
+#define TILE_BIASES 1
+#else
+#define TILE_BIASES 0
 #endif
 #ifdef TILE_UNROLLED
 #define TILE_UNROLLS 1
@@ -121,16 +133,24 @@ _Static_assert(TILE_WIDTH == TILE_VECS * LANES, "a kernel's name says its tile")
     a0 += step, a1 += step, a2 += step, a3 += step, a4 += step;
 
 /* What becomes of the sums of some rows. */
-#define TILE_END               \
-    if (t->scale) {            \
-        TILE_EACH(TILE_SCALE)  \
-    }                          \
-    if (t->accumulate) {       \
-        char *const first = c; \
-        TILE_EACH(TILE_ADD)    \
-        c = first;             \
-        TILE_FORGET(c)         \
-    }                          \
+#define TILE_END                                                  \
+    if (t->scale) {                                               \
+        TILE_EACH(TILE_SCALE)                                     \
+    }                                                             \
+    if (t->accumulate) {                                          \
+        char *const first = c;                                    \
+        TILE_EACH(TILE_ADD)                                       \
+        c = first;                                                \
+        TILE_FORGET(c)                                            \
+    }                                                             \
+    if (TILE_BIASES && t->bias) {                                 \
+        const char *const bias = (const char *)t->bias;           \
+        const VEC bias0 = TILE_LOAD(bias, 0);                     \
+        const VEC bias1 = vecs > 1 ? TILE_LOAD(bias, 1) : V_ZERO; \
+        const VEC bias2 = vecs > 2 ? TILE_LOAD(bias, 2) : V_ZERO; \
+        TILE_EACH(TILE_ADD_BIAS)                                  \
+        (void)bias1, (void)bias2;                                 \
+    }                                                             \
     TILE_EACH(TILE_STORE)
 
 /* `copy`: leaves a packed copy of B's panel behind, for the row tiles that follow. B is then far

@@ -38,8 +38,9 @@ static void cut_ranges(backward *w) {
     w->dq_in_place = w->ranges == 1 && in_place(s, w->dq);
 }
 
-/* Query rows whose P and dS are kept for the products over queries, at most. Under a causal mask those products run over zeros
- * at the edge, the more the higher the block. */
+/* Query rows whose P and dS are kept for the products over queries, at most. Under a causal mask a lower block leaves more of the
+ * second cache to what is prefetched and costs nothing: tiles of keys skip the queries that do not see them. In matrix registers
+ * those products run over zeros at the edge, the more the higher the block. */
 static int64_t block_rows(const sdpa *s) {
     return s->in_registers ? 4 * SDPA_TILE : (s->causal ? 10 : 20) * CT__TILE_ROWS_MAX;
 }
@@ -129,7 +130,9 @@ typedef struct query_block {
     char *dq;                   /* sums */
     int64_t dq_ld;
     char *p, *ds; /* (rows,n), SDPA_LD apart */
-    bool first;   /* that looks at these keys: dK and dV begin with it, unless they were zeroed */
+    /* The first head that looks at these keys: dK and dV begin with the first block of it that does. Where there are terms, the
+     * first block, unless they were zeroed. */
+    bool first;
 } query_block;
 
 /* The additive mask's gradient is dS before the scale. */
@@ -162,10 +165,14 @@ static void put_mask_rows(const backward *w, const key_block *kb, const query_bl
 GRAD_TILE(f32, float)
 GRAD_TILE(f64, double)
 
-enum { LISTS = 3 };
+/* The first query that sees key j; past the last one: none does. */
+static int64_t first_query(const sdpa *s, int64_t j) { return s->causal ? ct__max64(0, j - s->ahead) : 0; }
+
+enum { LISTS = 5 };
 
 /* The share of rows r.. of the block in what comes after it: the next queries; after the last the next keys of the
- * range, or the first of the next chunk, since a thread's chunks follow one another. Returns how many lists. */
+ * range, or the first of the next chunk with its first queries, since a thread's chunks follow one another. Returns how many
+ * lists. */
 static int64_t wanted_next(const backward *w, const key_block *kb, const query_block *qb, int64_t r, int64_t rows,
                            ct__spans *list) {
     const sdpa *s = &w->s;
@@ -178,7 +185,8 @@ static int64_t wanted_next(const backward *w, const key_block *kb, const query_b
         return kb->first ? 3 : 2;
     }
     int64_t b = kb->b, hk = kb->hk, j = kb->j0 + kb->n;
-    if (j >= kb->end) {
+    const bool new_chunk = j >= kb->end;
+    if (new_chunk) {
         const int64_t chunk = kb->chunk + 1, pair = chunk / w->ranges;
         if (pair >= s->batch * s->kv_heads) return 0;
         b = pair / s->kv_heads, hk = pair % s->kv_heads, j = chunk % w->ranges * w->range_keys;
@@ -187,7 +195,12 @@ static int64_t wanted_next(const backward *w, const key_block *kb, const query_b
                   more = n * (r + rows) / qb->rows - first;
     list[0] = sdpa_soon(s->k, b, hk, j + first, more);
     list[1] = sdpa_soon(s->v, b, hk, j + first, more);
-    return 2;
+    if (!new_chunk || first_query(s, j) > 0) return 2;
+    const int64_t n_queries = ct__min64(rows, s->tq - r);
+    list[2] = sdpa_soon(s->q, b, hk * s->group, r, n_queries);
+    list[3] = sdpa_soon(w->g, b, hk * s->group, r, n_queries);
+    list[4] = sdpa_soon(w->y, b, hk * s->group, r, n_queries);
+    return 5;
 }
 
 /* Rows r.. of P or dS: as terms they are only needed for a tile. */
@@ -219,7 +232,7 @@ static void scores_of_strip(const backward *w, const key_block *kb, const query_
 static void add_to_dq(const backward *w, const key_block *kb, const query_block *qb, int64_t r, int64_t rows, int64_t n,
                       const char *ds) {
     const sdpa *s = &w->s;
-    const bool accumulate = s->causal || !kb->first;
+    const bool accumulate = !kb->first; /* a row that sees none of the first keys is zero already */
     char *to = qb->dq + r * qb->dq_ld;
     if (s->in_registers) {
         sdpa_terms_of_rows(ds, rows, n, kb->terms->ds);
@@ -242,7 +255,8 @@ static void add_to_dq(const backward *w, const key_block *kb, const query_block 
     ct__block_multiply(s->kernel, &dq);
 }
 
-/* dV and dK from P and dS of a block of queries and the first `most` keys. */
+/* dV and dK from P and dS of a block of queries and the first `most` keys. A tile of keys takes the queries from the first on that
+ * sees one of them; the block that has it writes the sums, later ones add. */
 static void add_to_dk_dv(const backward *w, const key_block *kb, const query_block *qb, int64_t most) {
     const sdpa *s = &w->s;
     const terms *t = kb->terms;
@@ -252,22 +266,27 @@ static void add_to_dk_dv(const backward *w, const key_block *kb, const query_blo
         if (w->dk) sdpa_over_queries(s, t->q, ld, s->d, &t->ds_pairs, qb->rows, most, t->dk, !qb->first);
         return;
     }
-    ct__block over_queries = {.a_row = s->size,
-                              .a_step = SDPA_LD * s->size,
-                              .panel = ct__panel_width(s->kernel) * s->size,
-                              .m = most,
-                              .k = qb->rows,
-                              .accumulate = !qb->first,
-                              .far_c = qb->first};
-    if (w->dv) {
-        over_queries.a = qb->p, over_queries.b = qb->g.at, over_queries.b_step = qb->g.ld;
-        over_queries.c = kb->dv, over_queries.c_row = kb->dv_ld, over_queries.n = s->dv;
-        ct__block_multiply(s->kernel, &over_queries);
-    }
-    if (w->dk) {
-        over_queries.a = qb->ds, over_queries.b = qb->q.at, over_queries.b_step = qb->q.ld;
-        over_queries.c = kb->dk, over_queries.c_row = kb->dk_ld, over_queries.n = s->d;
-        ct__block_multiply(s->kernel, &over_queries);
+    ct__block over_queries = {
+        .a_row = s->size, .a_step = SDPA_LD * s->size, .panel = ct__panel_width(s->kernel) * s->size};
+    const int64_t tile = ct__even_rows(s->kernel, kb->n); /* the same for all blocks of queries */
+    for (int64_t j = 0; j < most; j += tile) {
+        const int64_t seen_from = first_query(s, kb->j0 + j), r = ct__max64(0, seen_from - qb->i0);
+        over_queries.m = ct__min64(tile, kb->n - j);
+        over_queries.k = qb->rows - r;
+        over_queries.far_c = qb->first && seen_from >= qb->i0;
+        over_queries.accumulate = !over_queries.far_c;
+        if (w->dv) {
+            over_queries.a = qb->p + (r * SDPA_LD + j) * s->size, over_queries.b = qb->g.at + r * qb->g.ld;
+            over_queries.b_step = qb->g.ld, over_queries.n = s->dv;
+            over_queries.c = kb->dv + j * kb->dv_ld, over_queries.c_row = kb->dv_ld;
+            ct__block_multiply(s->kernel, &over_queries);
+        }
+        if (w->dk) {
+            over_queries.a = qb->ds + (r * SDPA_LD + j) * s->size, over_queries.b = qb->q.at + r * qb->q.ld;
+            over_queries.b_step = qb->q.ld, over_queries.n = s->d;
+            over_queries.c = kb->dk + j * kb->dk_ld, over_queries.c_row = kb->dk_ld;
+            ct__block_multiply(s->kernel, &over_queries);
+        }
     }
 }
 
@@ -282,9 +301,11 @@ static void query_against_keys(const backward *w, const key_block *kb, const que
         const int64_t n = ct__max64(0, ct__min64(most, sdpa_seen(s, qb->i0 + r + rows - 1) - kb->j0));
         if (n > 0) scores_of_strip(w, kb, qb, r, rows, n);
         if (n > 0 && w->dq) add_to_dq(w, kb, qb, r, rows, n, ds);
-        for (int64_t i = 0; n < most && i < rows; i++) {
-            memset(p + i * ld + n * size, 0, (size_t)((most - n) * size));
-            memset(ds + i * ld + n * size, 0, (size_t)((most - n) * size));
+        /* A tile of keys reads rows from the first on that sees one of them; terms are of all keys. */
+        const int64_t zeros = (s->in_registers ? most : ct__min64(kb->n, n + s->kernel->rows)) - n;
+        for (int64_t i = 0; zeros > 0 && i < rows; i++) {
+            memset(p + i * ld + n * size, 0, (size_t)(zeros * size));
+            memset(ds + i * ld + n * size, 0, (size_t)(zeros * size));
         }
         if (s->in_registers && w->dv) sdpa_terms_in_pairs(s, p, r, rows, most, &kb->terms->p_pairs);
         if (s->in_registers && w->dk) sdpa_terms_in_pairs(s, ds, r, rows, most, &kb->terms->ds_pairs);
@@ -379,14 +400,15 @@ static void take_keys(const backward *w, key_block *kb, const scratch *c, bool z
     sdpa_panels(s, s->v, kb->b, kb->hk, kb->j0, kb->n, kb->v_panels);
     kb->dk = sums_of(s, w->dk, kb->b, kb->hk, kb->j0, in_place(s, w->dk) ? NULL : c->dk, &kb->dk_ld);
     kb->dv = sums_of(s, w->dv, kb->b, kb->hk, kb->j0, in_place(s, w->dv) ? NULL : c->dv, &kb->dv_ld);
-    if (!zeroed) return;
-    if (s->in_registers) {
+    if (s->in_registers && zeroed) {
         memset(kb->terms->dk, 0, (size_t)(s->d * SDPA_LD * size));
         memset(kb->terms->dv, 0, (size_t)(s->dv * SDPA_LD * size));
-        return;
     }
-    zero_rows(kb->dk, kb->dk_ld, kb->n, s->d * size);
-    zero_rows(kb->dv, kb->dv_ld, kb->n, s->dv * size);
+    if (s->in_registers) return;
+    int64_t seen = kb->n; /* by some query */
+    while (seen > 0 && first_query(s, kb->j0 + seen - 1) >= s->tq) seen--;
+    if (kb->dk) zero_rows(kb->dk + seen * kb->dk_ld, kb->dk_ld, kb->n - seen, s->d * size);
+    if (kb->dv) zero_rows(kb->dv + seen * kb->dv_ld, kb->dv_ld, kb->n - seen, s->dv * size);
 }
 
 static void range_chunk(void *ctx, int64_t chunk, int worker) {
@@ -400,11 +422,12 @@ static void range_chunk(void *ctx, int64_t chunk, int worker) {
     const scratch c = claim_scratch(s, w->workers + (size_t)worker * w->room, &kb, &qb);
     const bool zeroed = s->causal || s->tq * s->group == 0;
     const int64_t rows = ct__ceil_div(s->tq, ct__max64(1, ct__ceil_div(s->tq, block_rows(s))));
-    /* Without a causal mask every row is written by the range's first block of keys. */
-    for (int64_t h = hk * s->group; w->dq && (s->causal || first >= end) && h < (hk + 1) * s->group; h++) {
+    /* Rows that see keys of the range are written by its first block of them. */
+    const int64_t unseeing = first >= end ? s->tq : ct__min64(s->tq, first_query(s, first));
+    for (int64_t h = hk * s->group; w->dq && h < (hk + 1) * s->group; h++) {
         int64_t ld = 0;
         char *dq = dq_of(w, range, b, h, &ld);
-        zero_rows(dq, ld, s->tq, s->d * s->size);
+        zero_rows(dq, ld, unseeing, s->d * s->size);
     }
     sdpa_enter(s);
     for (kb.j0 = first; kb.j0 < end; kb.j0 += SDPA_KEYS) {
@@ -420,7 +443,7 @@ static void range_chunk(void *ctx, int64_t chunk, int worker) {
                 qb.dq = dq ? dq + i0 * ld : NULL, qb.dq_ld = ld;
                 take_queries(w, &kb, &qb, &c);
                 const int64_t part = ((h - hk * s->group) * s->tq + i0) / rows;
-                qb.first = !zeroed && part == 0;
+                qb.first = s->in_registers ? !zeroed && part == 0 : h == hk * s->group;
                 query_against_keys(w, &kb, &qb);
             }
         }

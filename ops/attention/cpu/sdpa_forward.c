@@ -48,16 +48,22 @@ static double f64_log_of(double x) { return log(x); }
 enum { LISTS = 4 };
 
 /* What comes after the tile of rows r.. of a chunk of `rows`: the tile's result, the next queries, and its share of the next
- * block of keys, or of the first in the next chunk, since a thread's chunks follow one another. Returns how many lists. */
+ * block of keys, or of the first in the next chunk, since a thread's chunks follow one another. Queries that are copied are so at
+ * the start of a chunk: then those of the next one. Returns how many lists. */
 static int64_t wanted_next(const forward *f, int64_t chunk, int64_t r, int64_t m, int64_t rows, int64_t j, int64_t last,
-                           ct__spans *list) {
+                           bool copied, ct__spans *list) {
     const sdpa *s = &f->s;
     const int64_t i0 = chunk % f->blocks * f->chunk_rows + r, next = (chunk + (j >= last)) / f->blocks,
                   b = chunk / f->blocks / s->heads, h = chunk / f->blocks % s->heads;
     int64_t count = 0;
-    if (j >= last) list[count++] = sdpa_soon(f->y, b, h, i0, m), j = 0;
-    if (j <= SDPA_KEYS) list[count++] = sdpa_soon(s->q, b, h, i0 + m, ct__min64(m, rows - r - m));
+    const bool new_chunk = j >= last;
+    if (new_chunk) list[count++] = sdpa_soon(f->y, b, h, i0, m), j = 0;
+    if (!copied && j <= SDPA_KEYS) list[count++] = sdpa_soon(s->q, b, h, i0 + m, ct__min64(m, rows - r - m));
     if (next >= s->batch * s->heads) return count;
+    if (copied && new_chunk) {
+        const int64_t first = (chunk + 1) % f->blocks * f->chunk_rows + r;
+        list[count++] = sdpa_soon(s->q, next / s->heads, next % s->heads, first, ct__min64(m, s->tq - first));
+    }
     const int64_t n = ct__min64(SDPA_KEYS, s->tk - j), first = n * r / rows, more = n * (r + m) / rows - first;
     list[count++] = sdpa_soon(s->k, next / s->heads, next % s->heads / s->group, j + first, more);
     list[count++] = sdpa_soon(s->v, next / s->heads, next % s->heads / s->group, j + first, more);
@@ -90,14 +96,14 @@ static void forward_chunk(void *ctx, int64_t chunk, int worker) {
     const scratch w = scratch_of(f, rows, worker);
     const sdpa_rows q = sdpa_take(s->inputs, s->q, b, h, i0, rows, w.queries);
     const int64_t tile = sdpa_tile_rows(s, rows), last = sdpa_seen(s, i0 + rows - 1);
-    /* Without a causal mask every row sees the first block of keys. */
-    if (s->causal || last <= 0) memset(w.o, 0, (size_t)(rows * s->dv * size));
+    /* Rows that see a key are written by the first block of keys. */
+    if (sdpa_seen(s, i0) <= 0) memset(w.o, 0, (size_t)(rows * s->dv * size));
     if (s->wide) f64_start(w.states, rows);
     else f32_start(w.states, rows);
     sdpa_enter(s);
     for (int64_t j0 = 0; j0 < last; j0 += SDPA_KEYS) {
         const int64_t block = ct__min64(SDPA_KEYS, last - j0);
-        const bool accumulate = s->causal || j0 > 0;
+        const bool accumulate = j0 > 0;
         sdpa_panels(s, s->k, b, hk, j0, block, w.panels);
         sdpa_rows v = {w.values, 0};
         if (s->in_registers) sdpa_key_panels(s, s->v, b, hk, j0, block, w.values);
@@ -108,7 +114,7 @@ static void forward_chunk(void *ctx, int64_t chunk, int worker) {
             if (n <= 0) continue;
             ct__spans soon[LISTS];
             ct__block score = sdpa_scores(s, &q, r, w.panels, s->d, w.scores, m, n);
-            score.lists = wanted_next(f, chunk, r, m, rows, j0 + block, last, soon);
+            score.lists = wanted_next(f, chunk, r, m, rows, j0 + block, last, q.at == w.queries, soon);
             score.ahead = soon;
             ct__block_multiply(s->inputs, &score);
             char *o_strip = w.o + r * s->dv * size, *states = w.states + r * 2 * size;
