@@ -194,9 +194,14 @@ static void cut(ct__plan *p) {
     const ct__kernel *kernel = p->kernel;
     const int64_t width = ct__panel_width(kernel);
     const int64_t most_rows = ct__min(p->m, p->stage_rows), most_cols = ct__min(p->n, p->stage_cols);
-    /* Many rows: a few panels more, so that the tiles of a row panel are enough to prefetch the next one. */
-    const bool high = p->m >= 4 * kernel->block_rows && kernel->prefetches && kernel->block_cols <= 4 * width;
-    p->block_cols = ct__min(ct__round_up(p->n, width), ct__round_up(kernel->block_cols, width) * (high ? 3 : 2) / 2);
+    p->block_cols = ct__min(ct__round_up(p->n, width), ct__round_up(kernel->block_cols, width));
+    /* Many rows: a few panels more, so that the tiles of a row panel are enough to prefetch the next one; not for a small rest. */
+    const int64_t wider = ct__round_up(kernel->block_cols * 3 / 2, width), rest = p->n % wider;
+    if (!p->a_by_k && p->m >= 4 * kernel->block_rows && kernel->prefetches && kernel->block_cols <= 4 * width &&
+        p->n >= wider && (rest == 0 || 2 * rest >= wider))
+        p->block_cols = wider;
+    const bool alone = !p->a_by_k && ct__threads() == 1; /* nobody to share with: few blocks, of even width */
+    if (alone) p->block_cols = ct__round_up(ct__ceil_div(p->n, ct__ceil_div(p->n, p->block_cols)), width);
     if (p->a_by_lines) p->block_cols = ct__round_up(p->n, width);
     const bool private_a = p->a_feed == CT__FEED_PRIVATE || p->a_by_lines;
     const bool private_b = p->b_feed == CT__FEED_PRIVATE || p->b_feed == CT__FEED_COPIED;
@@ -204,7 +209,7 @@ static void cut(ct__plan *p) {
     p->chunk_cols = private_a ? ct__round_up(most_cols, width) : p->block_cols;
     if (p->items_apart) return;
     /* Some for every thread, or a few that they share evenly. An element of C is a sum by itself, so its bits do not depend on the cut. */
-    const int64_t threads = ct__threads(), enough = threads > 6 ? 4 * threads : threads > 1 ? 24 : 1;
+    const int64_t threads = ct__threads(), enough = threads > 6 ? 4 * threads : alone ? 1 : 24;
     const int64_t least_cols = private_b && threads <= 8 ? 2 * width : width; /* short runs of B take longer to read */
     for (;;) {
         const int64_t chunks =
@@ -212,10 +217,10 @@ static void cut(ct__plan *p) {
         const double flops =
             2.0 * (double)p->chunk_rows * (double)p->chunk_cols * (double)ct__min(p->k, p->stage_depth);
         /* Rows of A side by side are read in runs of a chunk's height: short ones waste lines and pages. */
-        const int64_t least_rows = (private_a && p->a_by_k && chunks >= 12 ? 4 : 1) * p->tile_rows;
+        const int64_t least_rows = (p->a_feed == CT__FEED_PRIVATE && p->a_by_k && chunks >= 12 ? 4 : 1) * p->tile_rows;
         const bool rows = !private_b && p->chunk_rows > least_rows;
         const bool cols = !private_a && p->chunk_cols > least_cols;
-        const bool even = chunks >= 4 * threads && chunks % threads == 0;
+        const bool even = (!p->a_by_k || p->a_by_lines) && chunks >= 4 * threads && chunks % threads == 0;
         if (chunks >= enough || even || flops < 2e6 || (!rows && !cols)) break;
         /* Rows that share a block of B are worth more than columns that share a panel of A. */
         if (cols && (!rows || p->chunk_cols > 2 * width || p->chunk_rows <= 4 * p->tile_rows))
