@@ -54,14 +54,24 @@ static const char *open_driver(void) {
                : "libcuda.so.1 is too old";
 }
 
-static int joined; /* the device of this rank, by its number */
+static void *own; /* the context of this rank's device: its primary one */
 
 static const char *set_device(int ordinal) {
     int device = 0;
-    void *context = NULL;
-    const bool done = driver.cuDeviceGet(&device, ordinal) == 0 &&
-                      driver.cuDevicePrimaryCtxRetain(&context, device) == 0 && driver.cuCtxSetCurrent(context) == 0;
+    const bool done = driver.cuDeviceGet(&device, ordinal) == 0 && driver.cuDevicePrimaryCtxRetain(&own, device) == 0 &&
+                      driver.cuCtxSetCurrent(own) == 0;
     return done ? NULL : "the driver does not give the device's context";
+}
+
+/* Any thread may call, with any context or none: it has its own again afterwards. */
+static void *enter(void) {
+    void *before = NULL;
+    driver.cuCtxGetCurrent(&before);
+    if (before != own) driver.cuCtxSetCurrent(own);
+    return before;
+}
+static void leave_to(void *before) {
+    if (before != own) driver.cuCtxSetCurrent(before);
 }
 
 static const char *problem_of(ncclResult_t code) { return code == ncclSuccess ? NULL : nccl.ncclGetErrorString(code); }
@@ -100,13 +110,16 @@ static const char *join(const void *id, int rank, int ranks, int device, void **
     ncclComm_t made = NULL;
     memcpy(&given, id, sizeof given);
     const char *problem = set_device(device);
-    joined = device;
     if (!problem) problem = problem_of(nccl.ncclCommInitRank(&made, ranks, given, rank));
     *comm = made;
     return problem;
 }
 
-static void leave(void *comm) { nccl.ncclCommDestroy(comm); }
+static void leave(void *comm) {
+    void *before = enter();
+    nccl.ncclCommDestroy(comm);
+    leave_to(before);
+}
 
 /* The dtype to reduce in; false: there is none. */
 static bool number_type(ct_dtype dtype, ncclDataType_t *type) {
@@ -173,7 +186,7 @@ static const char *all_to_all(ncclComm_t comm, const ct__transfer *t, int ranks,
     return problem ? problem : ended;
 }
 
-static const char *collective(void *on, const ct__transfer *t, int ranks, void *stream_handle) {
+static const char *enqueue(void *on, const ct__transfer *t, int ranks, void *stream_handle) {
     ncclComm_t comm = on;
     cudaStream_t stream = stream_handle;
     const size_t count = (size_t)t->count, bytes = count * bytes_of(t->dtype);
@@ -193,27 +206,51 @@ static const char *collective(void *on, const ct__transfer *t, int ranks, void *
     }
 }
 
-static void abort_comm(void *comm) { nccl.ncclCommAbort(comm); }
+static const char *collective(void *on, const ct__transfer *t, int ranks, void *stream) {
+    void *before = enter();
+    const char *problem = enqueue(on, t, ranks, stream);
+    leave_to(before);
+    return problem;
+}
+
+static void abort_comm(void *comm) {
+    void *before = enter();
+    nccl.ncclCommAbort(comm);
+    leave_to(before);
+}
 
 static void *mark(void *stream) {
     enum { NO_TIMING = 2 };
-    void *event = NULL;
-    if (driver.cuEventCreate(&event, NO_TIMING) != 0) return NULL;
-    if (driver.cuEventRecord(event, stream) == 0) return event;
-    driver.cuEventDestroy(event);
-    return NULL;
+    void *event = NULL, *before = enter();
+    if (driver.cuEventCreate(&event, NO_TIMING) != 0) event = NULL;
+    if (event && driver.cuEventRecord(event, stream) != 0) {
+        driver.cuEventDestroy(event);
+        event = NULL;
+    }
+    leave_to(before);
+    return event;
 }
 
 static bool passed(void *event) {
     enum { NOT_READY = 600 };
-    void *context = NULL; /* whoever looks may have none */
-    if (driver.cuCtxGetCurrent(&context) != 0 || (!context && set_device(joined))) return true;
-    return driver.cuEventQuery(event) != NOT_READY;
+    void *before = enter();
+    const bool is = driver.cuEventQuery(event) != NOT_READY;
+    leave_to(before);
+    return is;
 }
 
-static void forget(void *event) { driver.cuEventDestroy(event); }
+static void forget(void *event) {
+    void *before = enter();
+    driver.cuEventDestroy(event);
+    leave_to(before);
+}
 
-static const char *group(bool end) { return problem_of(end ? nccl.ncclGroupEnd() : nccl.ncclGroupStart()); }
+static const char *group(bool end) {
+    void *before = enter();
+    const char *problem = problem_of(end ? nccl.ncclGroupEnd() : nccl.ncclGroupStart());
+    leave_to(before);
+    return problem;
+}
 
 __attribute__((visibility("default"))) const ct__nccl *ct_dist_nccl(void);
 const ct__nccl *ct_dist_nccl(void) {
