@@ -258,3 +258,18 @@ TEST(gradients_of_heads_of_one_projection_are_differentiable) {
     }
     CHECK(distance(second[0], second[1]) < 1e-13);
 }
+
+TEST(keys_that_no_head_looks_at_have_gradients_of_zero) {
+    for (int causal = 0; causal < 2; causal++)
+        ct_scope {
+            for (int i = 0; i < 20; i++)
+                ct_scope
+                    ct_full(CT_DIMS(1, 2, 40, 8), 7); /* what lies in memory that is used again */
+            ct_tensor *in[3] = {leaf(ct_ones(CT_DIMS(1, 0, 40, 8))), leaf(ct_randn(CT_DIMS(1, 2, 40, 8))),
+                                leaf(ct_randn(CT_DIMS(1, 2, 40, 8)))};
+            ct_tensor *y = ct_scaled_dot_product_attention(in[0], in[1], in[2], .causal = causal), *grads[3];
+            ct_tensor *g = ct_ones_like(y);
+            REQUIRE(ct_grad(&y, 1, &g, in, 3, grads, 0));
+            for (int i = 1; i < 3; i++) CHECK(ct_item(ct_amax(ct_abs(grads[i]))) == 0);
+        }
+}

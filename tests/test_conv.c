@@ -344,3 +344,30 @@ TEST(bias_gradients_of_many_pixels_do_not_drift) {
             CHECK(fabs(ct_item(ct_amin(grads[1])) - right) <= 2e-5 * right);
         }
 }
+
+/* Their bias gradients are not for the implicit product: windows of thousands of taps, and taps that look far beyond x. */
+TEST(gradients_of_bf16_with_very_long_and_very_wide_windows) {
+    const struct {
+        ct_dims x, w, pads;
+        int64_t dilation;
+    } cases[] = {{CT_DIMS(1, 2, 2100), CT_DIMS(2, 2, 2060), CT_DIMS(0), 1},
+                 {CT_DIMS(2, 16, 5), CT_DIMS(24, 16, 2), CT_DIMS(1 << 28, 20), 1 << 28}};
+    for (int i = 0; i < 2; i++) {
+        ct_tensor *grads[2][2];
+        for (int wide = 0; wide < 2; wide++) {
+            const ct_dtype dtype = wide ? CT_F64 : CT_BF16;
+            ct_seed(5);
+            ct_tensor *x = ct_cast(ct_cast(ct_randn(cases[i].x), CT_BF16), dtype),
+                      *in[2] = {ct_cast(ct_cast(ct_randn(cases[i].w), CT_BF16), dtype),
+                                ct_zeros(CT_DIMS(cases[i].w.d[0]), .dtype = dtype)};
+            for (int k = 0; k < 2; k++) ct_set_requires_grad(in[k], true);
+            ct_tensor *y = ct_conv1d(x, in[0], .bias = in[1], .pads = cases[i].pads, .dilation = cases[i].dilation);
+            ct_tensor *g = ct_ones_like(y);
+            REQUIRE(ct_grad(&y, 1, &g, in, 2, grads[wide], 0));
+        }
+        for (int k = 0; k < 2; k++) {
+            ct_tensor *off = ct_abs(ct_sub(ct_cast(grads[0][k], CT_F64), grads[1][k]));
+            CHECK(ct_item(ct_amax(off)) <= 0x1p-8 * ct_item(ct_amax(ct_abs(grads[1][k]))));
+        }
+    }
+}

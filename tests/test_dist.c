@@ -68,7 +68,7 @@ TEST(more_ranks_without_an_engine_are_a_clear_error) {
     CHECK(!ct_dist_init());
     CHECK_ERROR(CT_ERR_DEVICE,
                 "dist_init: srun started this process as one of 4 without telling MPI: use srun --mpi=pmix (Open "
-                "MPI) or --mpi=pmi2 (MPICH)");
+                "MPI) or --mpi=pmi2 (MPICH), or CT_DIST=nccl for CUDA devices without MPI");
     setenv("CT_DIST", "none", 1); /* each for itself */
     CHECK(ct_dist_init() && ct_dist_size() == 1);
 }
@@ -77,7 +77,7 @@ TEST(an_engine_that_is_not_known_is_told) {
     CHECK(!ct_dist_init(.engine = "pigeons"));
     CHECK_ERROR(CT_ERR_VALUE, "dist_init: there is no engine 'pigeons': openmpi, mpich, nccl and none are known");
     CHECK(!ct_dist_init(.timeout = -1));
-    CHECK_ERROR(CT_ERR_VALUE, "dist_init: the time limit is -1 s; it has to be above 0");
+    CHECK_ERROR(CT_ERR_VALUE, "dist_init: timeout is -1; expected seconds, more than 0");
 }
 
 /* The modules' own conversions, which their reductions of halves use, against the library's. */

@@ -132,17 +132,8 @@ _Static_assert(TILE_WIDTH == TILE_VECS * LANES, "a kernel's name says its tile")
     TILE_GROUP(0) \
     a0 += step, a1 += step, a2 += step, a3 += step, a4 += step;
 
-/* What becomes of the sums of some rows. */
-#define TILE_END                                                  \
-    if (t->scale) {                                               \
-        TILE_EACH(TILE_SCALE)                                     \
-    }                                                             \
-    if (t->accumulate) {                                          \
-        char *const first = c;                                    \
-        TILE_EACH(TILE_ADD)                                       \
-        c = first;                                                \
-        TILE_FORGET(c)                                            \
-    }                                                             \
+/* The bias of the tile's columns, to every row. */
+#define TILE_BIAS                                                 \
     if (TILE_BIASES && t->bias) {                                 \
         const char *const bias = (const char *)t->bias;           \
         const VEC bias0 = TILE_LOAD(bias, 0);                     \
@@ -150,7 +141,20 @@ _Static_assert(TILE_WIDTH == TILE_VECS * LANES, "a kernel's name says its tile")
         const VEC bias2 = vecs > 2 ? TILE_LOAD(bias, 2) : V_ZERO; \
         TILE_EACH(TILE_ADD_BIAS)                                  \
         (void)bias1, (void)bias2;                                 \
-    }                                                             \
+    }
+
+/* What becomes of the sums of some rows. */
+#define TILE_END               \
+    if (t->scale) {            \
+        TILE_EACH(TILE_SCALE)  \
+    }                          \
+    if (t->accumulate) {       \
+        char *const first = c; \
+        TILE_EACH(TILE_ADD)    \
+        c = first;             \
+        TILE_FORGET(c)         \
+    }                          \
+    TILE_BIAS                  \
     TILE_EACH(TILE_STORE)
 
 /* `copy`: leaves a packed copy of B's panel behind, for the row tiles that follow. B is then far

@@ -405,7 +405,7 @@ static void take_keys(const backward *w, key_block *kb, const scratch *c, bool z
         memset(kb->terms->dv, 0, (size_t)(s->dv * SDPA_LD * size));
     }
     if (s->in_registers) return;
-    int64_t seen = kb->n; /* by some query */
+    int64_t seen = s->group ? kb->n : 0; /* by some query */
     while (seen > 0 && first_query(s, kb->j0 + seen - 1) >= s->tq) seen--;
     if (kb->dk) zero_rows(kb->dk + seen * kb->dk_ld, kb->dk_ld, kb->n - seen, s->d * size);
     if (kb->dv) zero_rows(kb->dv + seen * kb->dv_ld, kb->dv_ld, kb->n - seen, s->dv * size);

@@ -214,12 +214,22 @@ enum {
     FEW_OUTPUTS = 4096, /* of all images, where the weight is the larger operand */
 };
 
+/* The bias's gradient is what the implicit product makes where it is asked for that alone. */
+static ct_conv_problem bias_alone(const ct_conv_problem *p) {
+    ct_conv_problem bias = *p;
+    bias.w = NULL;
+    return bias;
+}
+
 static const char *weight_grad(pass *s) {
     const ct_conv_geometry *g = &s->p->geometry;
     ct_gemm *product = &s->product;
     const int64_t pixels = ct__window_pixels_out(&g->window);
     s->tap_first = g->channels_last;
     if (!s->p->w) return "the weight's gradient is not asked for";
+    const ct_conv_problem bias = bias_alone(s->p);
+    if (s->p->bias_grad && (ct__conv_mostly_padding(&bias) || !ct__conv_weight_scratch(&bias)))
+        return "the bias's gradient wants another way";
     if (!s->kernel->block && pixels > SMALL_IMAGE) return "images fill blocks of the implicit product";
     if (s->from.c == 1 ? !s->tap_first || s->channels < LEAST_CHANNELS : s->from.s[2] != 1)
         return "neither channels nor pixels lie side by side";
@@ -297,13 +307,6 @@ static const char *plan(pass *s, const ct_conv_problem *p) {
 const char *ct__conv_gathered_can(const ct_conv_problem *p) {
     pass s;
     return plan(&s, p);
-}
-
-/* The bias's gradient is what the implicit product makes where it is asked for that alone. */
-static ct_conv_problem bias_alone(const ct_conv_problem *p) {
-    ct_conv_problem bias = *p;
-    bias.w = NULL;
-    return bias;
 }
 
 size_t ct__conv_gathered_scratch(const ct_conv_problem *p, ct_gemm_activate activate) {

@@ -273,7 +273,7 @@ static void sum_part(void *ctx, int64_t chunk, int worker) {
         place at = place_of(s, group, block);
         const place next = place_of(s, group, block + 1);
         if (block + 1 < end) look_ahead(s, &at, &next, share);
-        ct__source_load(&s->source, local, at.n, at.group, at.d, at.h, at.w);
+        if (s->p->w) ct__source_load(&s->source, local, at.n, at.group, at.d, at.h, at.w);
         add_block(s, &at, local, part, share, block == begin);
     }
 }
