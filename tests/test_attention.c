@@ -262,9 +262,9 @@ TEST(gradients_of_heads_of_one_projection_are_differentiable) {
 TEST(keys_that_no_head_looks_at_have_gradients_of_zero) {
     for (int causal = 0; causal < 2; causal++)
         ct_scope {
-            for (int i = 0; i < 20; i++)
-                ct_scope
-                    ct_full(CT_DIMS(1, 2, 40, 8), 7); /* what lies in memory that is used again */
+            ct_scope { /* what lies in memory that is used again */
+                for (int i = 0; i < 20; i++) ct_full(CT_DIMS(1, 2, 40, 8), 7);
+            }
             ct_tensor *in[3] = {leaf(ct_ones(CT_DIMS(1, 0, 40, 8))), leaf(ct_randn(CT_DIMS(1, 2, 40, 8))),
                                 leaf(ct_randn(CT_DIMS(1, 2, 40, 8)))};
             ct_tensor *y = ct_scaled_dot_product_attention(in[0], in[1], in[2], .causal = causal), *grads[3];
