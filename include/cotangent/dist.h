@@ -37,7 +37,8 @@ typedef struct ct_dist_options {
      * mpirun's variables and MASTER_ADDR, MASTER_PORT; every rank has a CUDA device), or "none": one rank. NULL: CT_DIST, and without it whoever started this process, by the variables that
      * mpirun, srun and torchrun set. */
     const char *engine;
-    double timeout; /* seconds that a rank waits for the others in a call, and to join: CT_DIST_TIMEOUT, and without it 300 */
+    double
+        timeout; /* seconds that a rank waits for the others in a call, and to join: CT_DIST_TIMEOUT, and without it 300 */
     /* No thread that moves calls on while the program computes: they move when it calls something here. Also
      * CT_DIST_PROGRESS=0 */
     bool no_progress;

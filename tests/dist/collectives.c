@@ -250,7 +250,8 @@ static void every_one_begun(void) {
         ct_tensor *g[2] = {NULL, NULL};
         for (int k = 0; k < 2; k++) CHECK(ct_grad(&losses[k], 1, NULL, &x, 1, &g[k], 0));
         CHECK(same_tensor(g[0], g[1]));
-        CHECK(ct_item(ct_dist_all_reduce(ct_amax(ct_abs(g[0])), CT_DIST_MAX, NULL)) > 0); /* of a broadcast the root's */
+        CHECK(ct_item(ct_dist_all_reduce(ct_amax(ct_abs(g[0])), CT_DIST_MAX, NULL)) >
+              0); /* of a broadcast the root's */
     }
 }
 
