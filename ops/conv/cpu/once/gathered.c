@@ -160,35 +160,34 @@ static void pack_exchanged(const void *ctx, int64_t group, void *dst, int64_t k0
 
 /* ---- Which product it is ---- */
 
-/* Whether the weight's taps and channels, in the order of the patches' columns, are evenly spaced, and by how much. */
-static bool columns_of_weight(const pass *s, int64_t *stride) {
-    const ct_conv_geometry *g = &s->p->geometry;
-    const int64_t sizes[4] = {g->window.kernel[0], g->window.kernel[1], g->window.kernel[2], s->channels},
-                  strides[4] = {g->w.k[0], g->w.k[1], g->w.k[2], g->w.i};
-    int64_t next = 0, count = 1;
-    for (int i = 0; i < 4; i++) {
-        const int axis = s->tap_first ? 3 - i : i < 3 ? 2 - i : 3;
-        if (sizes[axis] == 1) continue;
-        if (count == 1) *stride = next = strides[axis];
-        if (strides[axis] != next) return false;
-        next *= sizes[axis], count *= sizes[axis];
-    }
-    if (count == 1) *stride = 1;
-    return true;
-}
-
-/* All pixels of all images as one axis. */
-static bool joined(const ct_image_strides *s, const int64_t *size, int64_t images, int64_t *stride) {
-    const int64_t sizes[4] = {size[2], size[1], size[0], images}, strides[4] = {s->s[2], s->s[1], s->s[0], s->n};
+/* Whether axes, the innermost first, are one axis of even steps, and how long these are. */
+static bool joined(const int64_t *sizes, const int64_t *strides, int n, int64_t *stride) {
     int64_t next = 0, count = 1;
     *stride = 1;
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < n; i++) {
         if (sizes[i] == 1) continue;
         if (count == 1) *stride = next = strides[i];
         if (strides[i] != next) return false;
         next *= sizes[i], count *= sizes[i];
     }
     return true;
+}
+
+/* Of the weight: its taps and channels in the order of the patches' columns. */
+static bool joined_columns(const pass *s, int64_t *stride) {
+    const ct_conv_geometry *g = &s->p->geometry;
+    const int64_t *k = g->window.kernel;
+    const int64_t tap_sizes[] = {s->channels, k[2], k[1], k[0]},
+                  tap_strides[] = {g->w.i, g->w.k[2], g->w.k[1], g->w.k[0]},
+                  channel_sizes[] = {k[2], k[1], k[0], s->channels},
+                  channel_strides[] = {g->w.k[2], g->w.k[1], g->w.k[0], g->w.i};
+    return joined(s->tap_first ? tap_sizes : channel_sizes, s->tap_first ? tap_strides : channel_strides, 4, stride);
+}
+
+/* Of all pixels of all images. */
+static bool joined_pixels(const ct_image_strides *s, const int64_t *size, int64_t images, int64_t *stride) {
+    return joined((const int64_t[]){size[2], size[1], size[0], images},
+                  (const int64_t[]){s->s[2], s->s[1], s->s[0], s->n}, 4, stride);
 }
 
 static void set_source(pass *s) {
@@ -236,14 +235,14 @@ static const char *weight_grad(pass *s) {
     product->m = g->out_channels / g->groups, product->n = s->channels * ct__window_taps(&g->window);
     product->k = g->batch * pixels;
     product->pack_b = pack_patches, product->pack_b_ctx = s;
-    if (!columns_of_weight(s, &product->c_col)) return "the weight's gradient is not evenly spaced";
+    if (!joined_columns(s, &product->c_col)) return "the weight's gradient is not evenly spaced";
     product->c = s->p->w, product->c_row = g->w.o;
     product->c_batch[0] = product->m * g->w.o;
     product->a = s->p->y, product->a_row = g->y.c;
     product->a_batch[0] = product->m * g->y.c;
-    if (joined(&g->y, g->window.out, g->batch, &product->a_col)) return NULL;
+    if (joined_pixels(&g->y, g->window.out, g->batch, &product->a_col)) return NULL;
     int64_t stride;
-    if (!joined(&g->y, g->window.out, 1, &stride) || stride != 1) return "the cotangent is not evenly spaced";
+    if (!joined_pixels(&g->y, g->window.out, 1, &stride) || stride != 1) return "the cotangent is not evenly spaced";
     product->pack_a = pack_planes, product->pack_a_ctx = s;
     return NULL;
 }
@@ -271,15 +270,15 @@ static const char *result(pass *s) {
     } else {
         product->b = p->w, product->b_col = g->w.o;
         product->b_batch[0] = product->n * g->w.o;
-        if (!columns_of_weight(s, &product->b_row)) return "the weight is not evenly spaced";
+        if (!joined_columns(s, &product->b_row)) return "the weight is not evenly spaced";
     }
-    if (!joined(to, s->out, g->batch, &product->c_row)) return "the result is not evenly spaced";
+    if (!joined_pixels(to, s->out, g->batch, &product->c_row)) return "the result is not evenly spaced";
     product->c = mirrored ? p->x : p->y, product->c_col = 1;
     product->c_batch[0] = product->n;
     product->bias_col = p->bias, product->bias_batch[0] = product->n;
     product->residual = p->residual, product->residual_col = p->residual_strides.c;
     product->residual_batch[0] = product->n * p->residual_strides.c;
-    if (p->residual && !joined(&p->residual_strides, s->out, g->batch, &product->residual_row))
+    if (p->residual && !joined_pixels(&p->residual_strides, s->out, g->batch, &product->residual_row))
         return "the residual is not evenly spaced";
     return NULL;
 }
