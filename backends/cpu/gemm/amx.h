@@ -11,7 +11,8 @@ bool ct__amx_is_granted(void);
 
 #if CT_ISA_LEVEL == 4 && !defined(AMX_CONFIGURE)
 #include <immintrin.h>
-#define AMX_CONFIGURE(config)       _tile_loadconfig(config)
+/* Not _tile_loadconfig: in GCC's header it reads eight bytes, so that what the other 56 were set to is left out. */
+#define AMX_CONFIGURE(config)       __asm__ volatile("ldtilecfg\t%0" ::"m"(*(config)))
 #define AMX_RELEASE()               _tile_release()
 #define AMX_ZERO(tile)              _tile_zero(tile)
 #define AMX_LOAD(tile, at, stride)  _tile_loadd(tile, at, stride)
