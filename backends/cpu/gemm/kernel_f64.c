@@ -58,6 +58,7 @@
 #endif
 
 #define TILE_COPIES
+#define TILE_AHEAD
 #define TILE_UNROLLED
 #include "backends/cpu/gemm/tile.h"
 
@@ -71,6 +72,7 @@ const ct__kernel CT_ISA_FN(ct__gemm_f64) = {
     .group = 1,
     .packed = CT_GEMM_F64,
     .acc = CT_GEMM_F64,
+    .prefetches = true,
 #if CT_ISA_LEVEL == 2
     .depth = 384,
     .block_cols = 128,

@@ -201,6 +201,16 @@ static inline void spread_row(const ct__kernel *k, char *dst, int64_t panel, int
         if (rows) _mm512_mask_storeu_epi32(dst, rest, _mm512_maskz_loadu_epi32(rest, src));
         return;
     }
+    if (from->type == k->packed && from->row == 1 && ct__type_size(k->packed) == 8 && high > 8 &&
+        high <= 16) { /* two */
+        const __mmask8 last = (__mmask8)(0xffu >> (16 - high));
+        for (; rows >= high; rows -= high, src += 8 * high, dst += panel) {
+            _mm512_storeu_si512(dst, _mm512_loadu_si512(src));
+            _mm512_mask_storeu_epi64(dst + 64, last, _mm512_maskz_loadu_epi64(last, src + 64));
+        }
+        memcpy(dst, src, (size_t)rows * 8);
+        return;
+    }
 #endif
     const int64_t step = high * from->row * ct__type_size(from->type);
     for (; rows > 0; rows -= high, src += step, dst += panel)

@@ -24,12 +24,18 @@ _Static_assert(TILE_WIDTH == TILE_VECS * LANES, "a kernel's name says its tile")
 /* Rows are reached from one base pointer in three with the index scaled by 0, 1 and 2: fourteen
  * row pointers would not fit the sixteen integer registers of x86-64. */
 #define TILE_ROW(r)                                                                 \
-    if (rows > r && r >= low && r < high) {                                         \
+    {                                                                               \
         const char *base = r < 3 ? a0 : r < 6 ? a1 : r < 9 ? a2 : r < 12 ? a3 : a4; \
-        const VEC x = V_BROADCAST(base + (r % 3) * row + at);                       \
-        acc##r##_0 = V_FMA(x, b0, acc##r##_0);                                      \
-        if (vecs > 1) acc##r##_1 = V_FMA(x, b1, acc##r##_1);                        \
-        if (vecs > 2) acc##r##_2 = V_FMA(x, b2, acc##r##_2);                        \
+        TILE_UPDATE(r, base + (r % 3) * row + at)                                   \
+    }
+/* The same where rows lie side by side: from one pointer. */
+#define TILE_ROW_BY_K(r) TILE_UPDATE(r, a0 + r * group_bytes)
+#define TILE_UPDATE(r, a)                                    \
+    if (rows > r && r >= low && r < high) {                  \
+        const VEC x = V_BROADCAST(a);                        \
+        acc##r##_0 = V_FMA(x, b0, acc##r##_0);               \
+        if (vecs > 1) acc##r##_1 = V_FMA(x, b1, acc##r##_1); \
+        if (vecs > 2) acc##r##_2 = V_FMA(x, b2, acc##r##_2); \
     }
 
 /* Keeps the compiler from computing fourteen row addresses once and spilling them, and from holding in memory what
@@ -116,21 +122,46 @@ _Static_assert(TILE_WIDTH == TILE_VECS * LANES, "a kernel's name says its tile")
         if (vecs > 2) V_STORE(to + 2 * sizeof(VEC), b2);                                    \
         to += vecs * sizeof(VEC);                                                           \
     }
-/* One k group, `at` bytes from A's pointers: rows of B against rows of A. */
-#define TILE_GROUP(offset)                                  \
+/* One k group: a row of B against those of A. */
+#define TILE_GROUP(ROW)                                     \
     {                                                       \
-        const int at = offset;                              \
         const VEC b0 = TILE_LOAD(b, 0);                     \
         const VEC b1 = vecs > 1 ? TILE_LOAD(b, 1) : V_ZERO; \
         const VEC b2 = vecs > 2 ? TILE_LOAD(b, 2) : V_ZERO; \
         if (copy) TILE_LEAVE                                \
-        TILE_EACH(TILE_ROW)                                 \
+        TILE_EACH(ROW)                                      \
         b += b_step;                                        \
         (void)b1, (void)b2;                                 \
     }
-#define TILE_STEP \
-    TILE_GROUP(0) \
-    a0 += step, a1 += step, a2 += step, a3 += step, a4 += step;
+#define TILE_STEP                                                   \
+    {                                                               \
+        const int at = 0;                                           \
+        TILE_GROUP(TILE_ROW)                                        \
+        a0 += step, a1 += step, a2 += step, a3 += step, a4 += step; \
+    }
+/* Where k groups lie side by side: the one `offset` bytes from A's pointers. */
+#define TILE_STEP_AT(offset)   \
+    {                          \
+        const int at = offset; \
+        TILE_GROUP(TILE_ROW)   \
+    }
+/* Where rows do. */
+#define TILE_STEP_BY_K            \
+    {                             \
+        TILE_GROUP(TILE_ROW_BY_K) \
+        a0 += step;               \
+    }
+/* A line of what is wanted later, or of C's rows first. */
+#define TILE_PREFETCH_SLOWLY                                           \
+    if (c_left) {                                                      \
+        __builtin_prefetch(c_line, 1);                                 \
+        if (vecs > 1) __builtin_prefetch(c_line + sizeof(VEC), 1);     \
+        c_line += t->c_row, c_left--;                                  \
+    } else if (ahead) {                                                \
+        __builtin_prefetch(ahead, 0, 2);                               \
+        ahead += 64;                                                   \
+        if (--span == 0) span = t->ahead_span, ahead += t->ahead_jump; \
+    }
 
 /* The bias of the tile's columns, to every row. */
 #define TILE_BIAS                                                 \
@@ -171,11 +202,13 @@ static inline __attribute__((always_inline)) void tile_body(const ct__tile *t, c
     int64_t span = t->ahead_span;
     const bool full = !masked && !copy && vecs == TILE_VECS;
     const bool prefetches = TILE_PREFETCHES && full && ahead && !t->ahead_slowly;
-    /* Four groups at a time where k lies side by side: adding to pointers takes turns of the units that multiply on some processors.
-     * Nothing is prefetched faster than a row of C, or a line of what is wanted later, in that time: many at once would fill the
-     * queue that B's lines wait in as well. */
+    /* Four groups at a time in high tiles where k, or the rows, lie side by side: adding to pointers takes turns of the units
+     * that multiply on some processors. Nothing is prefetched faster than a row of C, or a line of what is wanted later, in that
+     * time: many at once would fill the queue that B's lines wait in as well. */
     const int group_bytes = sizeof(VEC) / LANES;
-    const bool unrolls = TILE_UNROLLS && full && !prefetches && step == group_bytes && t->k >= 4 * rows + TILE_PARTING;
+    const bool by_k = row == group_bytes && step != group_bytes;
+    const bool unrolls = TILE_UNROLLS && full && rows >= TILE_ROWS / 2 && !prefetches &&
+                         (step == group_bytes || by_k) && t->k >= 4 * rows + TILE_PARTING;
     int64_t c_left = unrolls && t->far_c ? rows : 0;
     const char *c_line = (const char *)t->c;
     char *to = (char *)t->copy;
@@ -212,24 +245,26 @@ again:;
                 TILE_STEP
             }
         } else {
-            if (unrolls)
+            if (unrolls && by_k) {
                 for (; p >= 4; p -= 4) {
-                    if (c_left) {
-                        __builtin_prefetch(c_line, 1);
-                        if (vecs > 1) __builtin_prefetch(c_line + sizeof(VEC), 1);
-                        c_line += t->c_row, c_left--;
-                    } else if (ahead) {
-                        __builtin_prefetch(ahead, 0, 2);
-                        ahead += 64;
-                        if (--span == 0) span = t->ahead_span, ahead += t->ahead_jump;
-                    }
-                    TILE_GROUP(0);
-                    TILE_GROUP(group_bytes);
-                    TILE_GROUP(2 * group_bytes);
-                    TILE_GROUP(3 * group_bytes);
+                    TILE_PREFETCH_SLOWLY
+                    TILE_STEP_BY_K
+                    TILE_STEP_BY_K
+                    TILE_STEP_BY_K
+                    TILE_STEP_BY_K
+                }
+                a1 = a0 + 3 * row, a2 = a1 + 3 * row, a3 = a2 + 3 * row, a4 = a3 + 3 * row;
+            } else if (unrolls) {
+                for (; p >= 4; p -= 4) {
+                    TILE_PREFETCH_SLOWLY
+                    TILE_STEP_AT(0)
+                    TILE_STEP_AT(group_bytes)
+                    TILE_STEP_AT(2 * group_bytes)
+                    TILE_STEP_AT(3 * group_bytes)
                     a0 += 4 * group_bytes, a1 += 4 * group_bytes, a2 += 4 * group_bytes, a3 += 4 * group_bytes;
                     a4 += 4 * group_bytes;
                 }
+            }
             for (; p > 0; p--) {
                 TILE_STEP
             }
