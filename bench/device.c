@@ -4,7 +4,8 @@
  * On "cuda" it is timed by events of the device before and behind one call, as there, and by the clock with the wait at its end (wall_ms). On
  * other devices, and on "cuda" with BENCH_WALL=1, by the clock: of many calls and one wait for them. CT_TF32=1 for the rows of TF32. BENCH_CPU=1
  * counts the processor time of all threads instead of the clock: for drivers that compute on a CPU which others use as well. With
- * BENCH_CAPTURE=1 steps of training and the chain are captured and replayed; what the capture took is printed with them. */
+ * BENCH_CAPTURE=1 steps of training and the chain are captured and replayed; what the capture took is printed with them. BENCH_CAPTURE=layout: with
+ * CT_CAPTURE_LAYOUT. */
 #include <cotangent.h>
 #include <cotangent/capture.h>
 #include <cotangent/nn.h>
@@ -164,21 +165,22 @@ static void report_step(const char *name, void (*f)(void *context), void *contex
     const char *asked = getenv("BENCH_CAPTURE");
     captured c = {.f = f, .context = context};
     char longer[128];
-    if (!asked || asked[0] != '1') {
+    const bool layout = asked && strcmp(asked, "layout") == 0;
+    if (!asked || (asked[0] != '1' && !layout)) {
         report(name, f, context);
         return;
     }
     ct_memory_trim(device);
     ct_memory_reset_peak(device);
     const double began = now();
-    c.graph = ct_capture(run_captured, &c, 0);
+    c.graph = ct_capture(run_captured, &c, layout ? CT_CAPTURE_LAYOUT : 0);
     if (c.graph) ct_replay(c.graph);
     ct_synchronize(device);
     ct_graph_info info = {.size = sizeof info};
     if (c.graph) ct_graph_describe(c.graph, &info);
     fprintf(stderr, "%s: %lld records, %.1f MiB planned, captured and replayed once in %.0f ms\n", name,
             (long long)info.records, (double)info.planned_bytes / (1 << 20), now() - began);
-    snprintf(longer, sizeof longer, "%s/captured", name);
+    snprintf(longer, sizeof longer, "%s/captured%s", name, layout ? "-layout" : "");
     report(longer, replay, &c);
     ct_graph_free(c.graph);
 }

@@ -165,10 +165,16 @@ void ct__graph_bind(ct_graph *graph); /* those views alone, after storages have 
 /* All records in order. Without effects: what they do the program has done. False after an error. */
 bool ct__graph_replay(ct_graph *graph, bool effects);
 
-/* Whether replays are timed now, for CT_LOG=replay; there is room for it then. */
+/* At the beginning of a replay: whether it is timed, for CT_LOG=replay; there is room for it then. */
 bool ct__replay_is_timed(ct_graph *graph);
 void ct__replay_time_begin(ct_graph *graph);
 void ct__replay_time_end(ct_graph *graph, int first, int last); /* those records have been done meanwhile */
+/* In a replay that is timed, on a device that tells times: marks before the first of several records that follow each other, behind each of them,
+ * and once more behind the last. They go to the stream, or into what is being recorded. False after an error; in other replays there is nothing to do. */
+typedef enum ct_replay_mark { CT__MARK_BEFORE, CT__MARK_BEHIND, CT__MARK_AGAIN, CT__REPLAY_MARKS } ct_replay_mark;
+bool ct__replay_mark(ct_graph *graph, int record, ct_replay_mark place);
+bool ct__replay_is_marked(const ct_graph *graph, ct_device device);
+bool ct__replay_times_read(ct_graph *graph); /* at the end of such a replay; waits. False after an error */
 /* At the end of a graph: a line for each record, with the least time of all replays. */
 void ct__replay_times_log(ct_graph *graph);
 
@@ -207,6 +213,7 @@ void ct__graph_data_free(ct_graph *graph);
 bool ct__records_work(ct_device device);
 /* Does record *i, of a device that does work as one, and those that go with it; *i becomes the last of them. False after an error. */
 bool ct__graph_run_together(ct_graph *graph, int *i);
-void ct__graph_forget(ct_graph *graph); /* the backend's handles */
+ct_device ct__record_device(const ct_graph *graph, const ct_record *record); /* an effect's is the CPU */
+void ct__graph_forget(ct_graph *graph);                                      /* the backend's handles */
 
 #endif

@@ -5,7 +5,6 @@
 #include "core/device.h"
 #include "core/error.h"
 #include "core/graph.h"
-#include "core/log.h"
 #include "core/sized.h"
 #include "core/stream.h"
 #include "core/threads.h"
@@ -122,7 +121,7 @@ bool ct__graph_replay(ct_graph *g, bool effects) {
     for (int i = 0; i < g->n_generators; i++)
         g->generators[i].first = ct__rng_take(g->generators[i].rng, g->generators[i].drawn);
     bool ok = (!g->on_devices || enter(g)) && ct__graph_data_send(g);
-    const bool timed = ct__log_on(CT__LOG_REPLAY) && ct__replay_is_timed(g);
+    const bool timed = ct__replay_is_timed(g);
     for (int i = 0; ok && i < g->n_records; i++) {
         ct_record *record = &g->records[i];
         const int first = i;
@@ -133,6 +132,7 @@ bool ct__graph_replay(ct_graph *g, bool effects) {
                                         : ct__graph_put(g, record);
         if (timed) ct__replay_time_end(g, first, i);
     }
+    if (ok && timed) ok = ct__replay_times_read(g);
     for (int i = 0; i < g->n_changed; i++) /* graphs that have saved them can tell */
         atomic_fetch_add_explicit(&g->slots[g->changed[i]].kept->version, 1, memory_order_relaxed);
     return ok;

@@ -111,13 +111,15 @@ void ct__graph_data_free(ct_graph *g) {
 
 /* ---- Recording ---- */
 
-static ct_device device_of(const ct_graph *g, const ct_record *record) {
-    return record->kind == CT__CALL ? record->call.device : g->slots[record->slot].device;
+ct_device ct__record_device(const ct_graph *g, const ct_record *record) {
+    return record->kind == CT__EFFECT ? (ct_device){CT_CPU, 0}
+           : record->kind == CT__CALL ? record->call.device
+                                      : g->slots[record->slot].device;
 }
 
 /* It is the same in every replay, and the device's. */
 static bool is_recordable(const ct_graph *g, const ct_record *record, ct_device device) {
-    if (record->kind == CT__EFFECT || !ct__same_device(device_of(g, record), device)) return false;
+    if (record->kind == CT__EFFECT || !ct__same_device(ct__record_device(g, record), device)) return false;
     if (record->kind == CT__CALL) return record->generator < 0;
     return record->kind == CT__FILL || record->in_data;
 }
@@ -142,9 +144,11 @@ static bool record_as_one(ct_graph *g, int i, int n, ct_device device, const ct_
     ct_stream *stream = ct__stream_now(device);
     *handle = NULL;
     if (!backend->record_begin(backend->self, device.index, stream)) return false;
-    bool ok = true;
+    bool ok = ct__replay_mark(g, i, CT__MARK_BEFORE);
     for (int k = 0; ok && k < n; k++)
-        ok = (!branches || branch_off(backend, device, stream, branches, k)) && run(g, &g->records[i + k]);
+        ok = (!branches || branch_off(backend, device, stream, branches, k)) && run(g, &g->records[i + k]) &&
+             ct__replay_mark(g, i + k, CT__MARK_BEHIND);
+    ok = ok && ct__replay_mark(g, i + n - 1, CT__MARK_AGAIN);
     if (!backend->record_end(backend->self, device.index, stream, handle)) return false;
     if (ok && *handle) return true;
     if (*handle) backend->record_free(backend->self, device.index, *handle);
@@ -158,6 +162,7 @@ static bool add_branches(ct_graph *g, int i, int n, ct_device device, void **han
     const ct_backend *backend = ct__backend(device.type);
     void *by_parts = NULL;
     if (!*handle || !g->window || !backend->record_from || !backend->record_either) return true;
+    if (ct__replay_is_marked(g, device)) return true; /* between marks, records are done one by one */
     ct_branch *branches = ct__branches_find(g, i, n, g->window, true);
     if (!branches) return false;
     const bool ok = record_as_one(g, i, n, device, branches, &by_parts);
@@ -183,9 +188,11 @@ static bool record_together(ct_graph *g, int i, ct_device device) {
 
 bool ct__graph_run_together(ct_graph *g, int *i) {
     ct_record *record = &g->records[*i];
-    const ct_device device = device_of(g, record);
+    const ct_device device = ct__record_device(g, record);
     if (!record->together && !record_together(g, *i, device)) return false;
-    if (!record->handle) return run(g, record);
+    if (!record->handle)
+        return ct__replay_mark(g, *i, CT__MARK_BEFORE) && run(g, record) && ct__replay_mark(g, *i, CT__MARK_BEHIND) &&
+               ct__replay_mark(g, *i, CT__MARK_AGAIN);
     const ct_backend *backend = ct__backend(device.type);
     *i += record->together - 1;
     return backend->record_launch(backend->self, device.index, record->handle, ct__stream_now(device));
@@ -194,7 +201,7 @@ bool ct__graph_run_together(ct_graph *g, int *i) {
 void ct__graph_forget(ct_graph *g) {
     for (int i = 0; i < g->n_records; i++) {
         if (!g->records[i].handle) continue;
-        const ct_device device = device_of(g, &g->records[i]);
+        const ct_device device = ct__record_device(g, &g->records[i]);
         const ct_backend *backend = ct__backend(device.type);
         ct_synchronize(device);
         backend->record_free(backend->self, device.index, g->records[i].handle);

@@ -245,8 +245,11 @@ TEST(effects_are_done_in_replays_alone) {
 
 /* Lines of the log: of records with a time, and of all replays. */
 static int timed_records, timed_replays;
+static bool timed_enqueued, timed_on_device;
 static void take_time(void *context, const char *line) {
     (void)context;
+    timed_enqueued |= strstr(line, "the time to enqueue") != NULL;
+    timed_on_device |= strstr(line, "on the device") != NULL;
     if (strstr(line, " us ") && strstr(line, " % ")) timed_records++;
     sscanf(line, "replay: %d replays", &timed_replays);
 }
@@ -263,6 +266,24 @@ TEST(the_log_of_replays_tells_the_time_of_every_record_when_the_graph_is_freed) 
     ct_graph_free(graph);
     ct_set_log_sink(NULL, NULL);
     CHECK(timed_records == info.records && timed_replays == 2);
+    CHECK(!timed_enqueued && !timed_on_device);
+}
+
+/* Two calls, which it does as one. */
+static bool double_twice(void *context) { return ct_add_(context, context) && ct_mul_(context, context); }
+
+TEST(the_log_of_replays_says_where_a_device_tells_no_times) {
+    ct_device device;
+    REQUIRE(ct_device_parse("guard", &device));
+    ct_tensor *x = ct_ones(CT_DIMS(3), .device = device);
+    timed_records = timed_replays = 0;
+    timed_enqueued = timed_on_device = false;
+    ct_graph *graph = ct_capture(double_twice, x, 0);
+    ct_set_log_sink(take_time, NULL);
+    CHECK(graph && ct_set_log("replay") && ct_replay(graph) && ct_replay(graph) && ct_set_log(NULL));
+    ct_graph_free(graph);
+    ct_set_log_sink(NULL, NULL);
+    CHECK(timed_records > 0 && timed_replays == 2 && timed_enqueued && !timed_on_device);
 }
 
 static bool do_nothing(void *context) { return context == NULL; }

@@ -200,3 +200,63 @@ TEST_LIMIT(what_the_host_writes_in_a_captured_function_is_there_after_each_repla
     ct_drop(w.first), ct_drop(w.second);
     CHECK(ct_set_device(cpu) && ct_ok());
 }
+
+/* ---- Times of records, by events of the device ---- */
+
+enum { LITTLE = 1000, MUCH = 128 << 20 };
+typedef struct parts {
+    const unsigned char *bytes;
+    ct_tensor *little, *much; /* kept */
+} parts;
+
+static bool write_parts(void *context) {
+    parts *p = context;
+    ct_drop(p->little), ct_drop(p->much);
+    p->little = ct_from_data(p->bytes, CT_DIMS(LITTLE), CT_U8);
+    p->much = ct_from_data(p->bytes, CT_DIMS(MUCH), CT_U8);
+    return p->little && p->much && ct_keep(p->little) && ct_keep(p->much);
+}
+
+typedef struct timed_log {
+    int replays, records;
+    double all, largest;
+    bool on_device, enqueued;
+} timed_log;
+
+static void take_time(void *context, const char *line) {
+    timed_log *log = context;
+    double took, share;
+    if (sscanf(line, " %lf us %lf %%", &took, &share) == 2) {
+        log->records++;
+        if (took > log->largest) log->largest = took;
+    }
+    if (sscanf(line, "replay: %d replays; the least time of each record, %lf us in all", &log->replays, &log->all) < 2)
+        return;
+    log->on_device = strstr(line, "on the device") != NULL;
+    log->enqueued = strstr(line, "to enqueue") != NULL;
+}
+
+/* A replay copies both from the graph's own data: to enqueue the one takes as long as to enqueue the other. */
+TEST_LIMIT(the_log_of_replays_tells_times_on_the_device, 120) {
+    CUDA(d);
+    unsigned char *bytes = calloc(MUCH, 1);
+    parts p = {.bytes = bytes};
+    timed_log log = {0};
+    ct_graph_info info = {.size = sizeof info};
+    REQUIRE(bytes && ct_set_device(d));
+    ct_graph *graph = ct_capture(write_parts, &p, 0);
+    REQUIRE(graph && ct_replay(graph) && ct_graph_describe(graph, &info));
+    CHECK(info.records == 2);
+    ct_set_log_sink(take_time, &log);
+    CHECK(ct_set_log("replay") && ct_replay(graph) && ct_replay(graph) && ct_set_log(NULL) && ct_replay(graph));
+    CHECK(ct_set_log("replay") && ct_replay(graph) && ct_set_log(NULL)); /* recorded anew */
+    CHECK(log.records == 0);
+    ct_graph_free(graph);
+    ct_set_log_sink(NULL, NULL);
+    CHECK(log.replays == 3 && log.records == 2 && log.on_device && !log.enqueued);
+    harness_check(log.largest > 20 && log.largest > 0.9 * log.all, __FILE__, __LINE__, "%.1f of %.1f us", log.largest,
+                  log.all);
+    ct_drop(p.little), ct_drop(p.much);
+    free(bytes);
+    CHECK(ct_set_device(cpu) && ct_ok());
+}

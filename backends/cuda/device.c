@@ -9,6 +9,7 @@
 #include "backends/cuda/libraries.h"
 #include "backends/cuda/recorded.h"
 #include "backends/cuda/staging.h"
+#include "backends/cuda/tune.h"
 
 const ct_host *ct_cuda_host;
 
@@ -415,6 +416,44 @@ static bool event_wait(void *self, int index, ct_event *event, ct_stream *stream
     return ok;
 }
 
+static ct_event *timed_new(void *self, int index) {
+    (void)self;
+    CUcontext before;
+    CUevent made = NULL;
+    ct_cuda_device *d = ct_cuda_enter(index, &before);
+    if (!d) return NULL;
+    if (!ct_cuda_ok(d, ct_cuda.cuEventCreate(&made, CU_EVENT_DEFAULT), "cuda", "no event can be made")) made = NULL;
+    ct_cuda_leave(before);
+    return (ct_event *)made;
+}
+
+/* In a recording an external event is a node, which notes the time in every launch; others only order streams there. */
+static bool timed_record(void *self, int index, ct_event *event, ct_stream *stream) {
+    (void)self;
+    CUcontext before;
+    ct_cuda_device *d = ct_cuda_enter(index, &before);
+    if (!d) return false;
+    const CUstream on = ct_cuda_stream(d, stream);
+    const unsigned flags = ct_cuda_is_capturing(on) ? CU_EVENT_RECORD_EXTERNAL : CU_EVENT_RECORD_DEFAULT;
+    const bool ok =
+        ct_cuda_ok(d, ct_cuda.cuEventRecordWithFlags((CUevent)event, on, flags), "cuda", "an event cannot be recorded");
+    ct_cuda_leave(before);
+    return ok;
+}
+
+static bool timed_elapsed(void *self, int index, ct_event *from, ct_event *to, double *nanoseconds) {
+    (void)self;
+    CUcontext before;
+    float milliseconds = 0;
+    ct_cuda_device *d = ct_cuda_enter(index, &before);
+    if (!d) return false;
+    const bool ok = ct_cuda_ok(d, ct_cuda.cuEventElapsedTime(&milliseconds, (CUevent)from, (CUevent)to), "cuda",
+                               "the time between two events is not known");
+    ct_cuda_leave(before);
+    *nanoseconds = (double)milliseconds * 1e6;
+    return ok;
+}
+
 /* ---- Work as one: graphs of the driver's ---- */
 
 static bool record_begin(void *self, int index, ct_stream *stream) {
@@ -517,6 +556,9 @@ const ct_backend ct_cuda_backend = {.size = sizeof(ct_backend),
                                     .record_free = record_free,
                                     .record_from = record_from,
                                     .record_either = record_either,
+                                    .timed_new = timed_new,
+                                    .timed_record = timed_record,
+                                    .timed_elapsed = timed_elapsed,
                                     .host_allocate = host_allocate,
                                     .host_release = host_release,
                                     .prepare = ct_cuda_prepare};

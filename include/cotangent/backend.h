@@ -200,6 +200,11 @@ typedef struct ct_backend {
      * order. */
     bool (*record_from)(void *self, int device, ct_stream *stream, const int *parts, int n);
     void *(*record_either)(void *self, int device, void *in_order, void *by_parts);
+    /* Times on the device. A timed event, which event_free frees, notes the device's clock when all is done that came before it on the stream; as part
+     * of a recording it does so in every launch. timed_elapsed is of two such events, both done. All NULL: the device does not tell. */
+    ct_event *(*timed_new)(void *self, int device); /* NULL after an error */
+    bool (*timed_record)(void *self, int device, ct_event *event, ct_stream *stream);
+    bool (*timed_elapsed)(void *self, int device, ct_event *from, ct_event *to, double *nanoseconds);
 } ct_backend;
 
 /* What the core offers a module. */

@@ -9,10 +9,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { PARTS = 4096, DEVICE_BYTES = 1 << 30 };
-typedef enum work_kind { COPY, FILL, AWAIT } work_kind;
+typedef enum work_kind { COPY, FILL, AWAIT, NOTE } work_kind;
 
 typedef struct work {
     struct work *next;
@@ -23,6 +24,7 @@ typedef struct work {
     unsigned value;
     CUstream other; /* whose work up to the ticket is awaited */
     unsigned long ticket;
+    CUevent event; /* that notes the time */
 } work;
 
 /* What a stream was asked to do between the beginning and the end of a capture, in order. */
@@ -44,6 +46,8 @@ struct CUstream_st {
 struct CUevent_st {
     CUstream stream;
     unsigned long ticket;
+    bool timed;
+    double time; /* in milliseconds, when the stream came to it */
 };
 
 struct CUctx_st {
@@ -181,6 +185,12 @@ static void wait_until(CUstream stream, unsigned long ticket) {
     pthread_mutex_unlock(&stream->lock);
 }
 
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
+}
+
 static void do_work(const work *w) {
     switch (w->kind) {
     case COPY: memcpy(w->to, w->from, w->n); break;
@@ -188,6 +198,7 @@ static void do_work(const work *w) {
         for (size_t i = 0; i < w->n; i++) memcpy((char *)w->to + i * w->size, &w->value, w->size); /* little endian */
         break;
     case AWAIT: wait_until(w->other, w->ticket); break;
+    case NOTE: w->event->time = now(); break;
     }
 }
 
@@ -274,21 +285,43 @@ static CUresult is_done(CUstream s, unsigned long ticket) {
 }
 CUresult cuStreamQuery(CUstream s) { return is_done(s, queued(s)); }
 
+/* An event with a time is work of the stream, which may not be enqueued again before it is done. */
+static CUresult note(CUstream stream, CUevent event) {
+    const CUresult result = enqueue(stream, (work){.kind = NOTE, .event = event});
+    event->stream = stream, event->ticket = queued(stream);
+    return result;
+}
 CUresult cuEventCreate(CUevent *event, unsigned flags) {
     NEED_CONTEXT;
-    (void)flags;
-    return (*event = calloc(1, sizeof **event)) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
-}
-CUresult cuEventDestroy_v2(CUevent event) { return free(event), CUDA_SUCCESS; }
-CUresult cuEventRecord(CUevent event, CUstream stream) {
-    NEED_CONTEXT;
-    *event = (struct CUevent_st){stream, queued(stream)};
+    if (!(*event = calloc(1, sizeof **event))) return CUDA_ERROR_OUT_OF_MEMORY;
+    (*event)->timed = !(flags & CU_EVENT_DISABLE_TIMING);
     return CUDA_SUCCESS;
 }
+CUresult cuEventDestroy_v2(CUevent event) {
+    if (event->stream && event->timed) wait_until(event->stream, event->ticket);
+    return free(event), CUDA_SUCCESS;
+}
+CUresult cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned flags) {
+    NEED_CONTEXT;
+    if (stream->capture)
+        return flags == CU_EVENT_RECORD_EXTERNAL ? record(stream->capture, (work){.kind = NOTE, .event = event})
+                                                 : CUDA_ERROR_NOT_SUPPORTED;
+    if (event->timed) return note(stream, event);
+    event->stream = stream, event->ticket = queued(stream);
+    return CUDA_SUCCESS;
+}
+CUresult cuEventRecord(CUevent event, CUstream stream) { return cuEventRecordWithFlags(event, stream, 0); }
 CUresult cuEventQuery(CUevent event) { return event->stream ? is_done(event->stream, event->ticket) : CUDA_SUCCESS; }
 CUresult cuEventSynchronize(CUevent event) {
     if (event->stream) wait_until(event->stream, event->ticket);
     return CUDA_SUCCESS;
+}
+#undef cuEventElapsedTime /* which later headers have for its successor */
+CUresult cuEventElapsedTime(float *milliseconds, CUevent from, CUevent to);
+CUresult cuEventElapsedTime(float *milliseconds, CUevent from, CUevent to) {
+    if (!from->timed || !to->timed || !from->stream || !to->stream) return CUDA_ERROR_INVALID_HANDLE;
+    if (cuEventQuery(from) != CUDA_SUCCESS || cuEventQuery(to) != CUDA_SUCCESS) return CUDA_ERROR_NOT_READY;
+    return *milliseconds = (float)(to->time - from->time), CUDA_SUCCESS;
 }
 CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags) {
     (void)flags;
@@ -358,7 +391,8 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec *made, CUgraph graph, unsigned 
 CUresult cuGraphLaunch(CUgraphExec made, CUstream stream) {
     const CUgraph graph = (CUgraph)(void *)made;
     CUresult result = CUDA_SUCCESS;
-    for (size_t i = 0; i < graph->n && result == CUDA_SUCCESS; i++) result = enqueue(stream, graph->works[i]);
+    for (size_t i = 0; i < graph->n && result == CUDA_SUCCESS; i++)
+        result = graph->works[i].kind == NOTE ? note(stream, graph->works[i].event) : enqueue(stream, graph->works[i]);
     return result;
 }
 CUresult cuGraphDestroy(CUgraph graph) {
