@@ -156,10 +156,13 @@ static bool run_lower(ct_request *r, const ct_view *views) {
 }
 
 static bool is_same_place(const ct_request *r, const ct_view *view) {
-    bool pointwise = r->op->flags & (CT_OP_ELEMENTWISE | CT_OP_ALIAS_OK);
+    const bool elementwise = r->op->flags & CT_OP_ELEMENTWISE;
+    bool may = elementwise || (r->op->flags & CT_OP_ALIAS_OK);
     for (int i = 0; i < r->n_in; i++) {
-        if (!r->in[i] || r->in[i]->storage != r->target->storage) continue;
-        if (!pointwise || !ct__view_same_layout(&r->in[i]->view, view)) return false;
+        if (!r->in[i]) continue;
+        const bool shares = r->in[i]->storage == r->target->storage;
+        if (shares && (!may || !ct__view_same_layout(&r->in[i]->view, view))) return false;
+        may = may && (elementwise || !ct__view_same_shape(&r->in[i]->view, view)); /* the first of its shape alone */
     }
     return true;
 }

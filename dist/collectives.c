@@ -58,6 +58,7 @@ static void release(ct_dist_work *work) {
     ct_dist_work **at = &works;
     while (*at && *at != work) at = &(*at)->next;
     if (*at) *at = work->next;
+    if (work->flight.moving) return; /* it was given up, and the engine may still read and write there */
     ct_drop(work->x);
     ct_drop(work->staged);
     ct_drop(work->result);

@@ -109,7 +109,10 @@ static bool enter_in_time(ct_dist_group *group, const unsigned char *id, int dev
         char text[200];
         snprintf(text, sizeof text, "rank %d waits until NCCL has joined %d ranks: not all have come to it within %g s",
                  group->rank, group->size, ct__job_state.timeout);
-        return ct__break("dist", CT_ERR_STATE, text);
+        ct__lock(); /* other calls are on their way, and the thread that moves them at work */
+        ct__break("dist", CT_ERR_STATE, text);
+        ct__unlock();
+        return false;
     }
     group->nccl = entry.comm;
     *problem = entry.problem;

@@ -19,14 +19,21 @@ typedef struct ct__call_text {
 typedef enum ct__stage { CT__AGREEING, CT__MOVING, CT__OVER, CT__FAILED } ct__stage;
 
 /* A call in flight, in the list of its group. It lies where the caller has it until it is over or has failed. */
+/* What the engine writes to while calls are compared. Of a call that was given up it may do so at any time, when the missing rank comes after all
+ * and the program goes on to use MPI: it is not freed then. */
+typedef struct ct__comparison {
+    uint64_t agreement[2];
+    ct__call_text theirs; /* of a send or receive */
+} ct__comparison;
+
 typedef struct ct__flight {
     ct_dist_group *group;
     ct__transfer transfer;
     ct__call_text text;
     ct__stage stage;
     ct__request request, other;
-    uint64_t agreement[2];
-    ct__call_text theirs; /* of a send or receive */
+    ct__comparison *comparison; /* NULL: it is over */
+    bool moving;                /* the engine has the memory of the data: it stays so where the call is given up */
     struct ct__flight *next;
 } ct__flight;
 

@@ -46,29 +46,34 @@ static bool alone(ct__flight *flight) { /* in a group of one every collective gi
 
 /* ---- Beginning ---- */
 
+static void end_comparison(ct__flight *flight) {
+    ct_free(flight->comparison);
+    flight->comparison = NULL;
+}
+
 static const char *begin_message(ct__flight *flight) {
     const ct__transport *transport = ct__job_state.transport;
     const int group = flight->group->number, peer = flight->transfer.root;
+    ct__call_text *theirs = &flight->comparison->theirs;
     if (flight->transfer.kind == CT__RECEIVE)
-        return transport->receive(group, CT__POINT, &flight->theirs, sizeof flight->theirs, peer, TAG_CALL,
-                                  &flight->request);
+        return transport->receive(group, CT__POINT, theirs, sizeof *theirs, peer, TAG_CALL, &flight->request);
     const char *problem =
         transport->send(group, CT__POINT, &flight->text, sizeof flight->text, peer, TAG_CALL, &flight->other);
     if (problem) return problem;
-    return transport->receive(group, CT__POINT, &flight->theirs, sizeof flight->theirs, peer, TAG_ANSWER,
-                              &flight->request);
+    return transport->receive(group, CT__POINT, theirs, sizeof *theirs, peer, TAG_ANSWER, &flight->request);
 }
 
 static const char *begin_comparison(ct__flight *flight) {
     const uint64_t h = hash(&flight->text);
-    flight->agreement[0] = h;
-    flight->agreement[1] = ~h;
+    uint64_t *agreement = flight->comparison->agreement;
+    agreement[0] = h;
+    agreement[1] = ~h;
     ct__transfer comparison = {.kind = CT__ALL_REDUCE,
                                .reduction = CT_DIST_MIN,
                                .dtype = CT_U64,
                                .count = 2,
-                               .in = flight->agreement,
-                               .out = flight->agreement};
+                               .in = agreement,
+                               .out = agreement};
     return ct__job_state.transport->collective(flight->group->number, CT__CALLS, &comparison, &flight->request);
 }
 
@@ -94,7 +99,10 @@ bool ct__flights_queued(void) {
 }
 
 void ct__flights_fail_queued(void) {
-    for (ct__flight *flight; (flight = take_queued());) flight->stage = CT__FAILED;
+    for (ct__flight *flight; (flight = take_queued());) {
+        end_comparison(flight); /* the engine does not know of it */
+        flight->stage = CT__FAILED;
+    }
 }
 
 /* With the lock held. */
@@ -102,6 +110,7 @@ static bool begin_queued(void) {
     for (ct__flight *flight; (flight = take_queued());) {
         ct_dist_group *group = flight->group;
         if (!ct__group(group, ct__kind_name(flight->transfer.kind))) { /* the job has broken since it was called */
+            end_comparison(flight);
             flight->stage = CT__FAILED;
             return ct__flights_fail_queued(), false;
         }
@@ -153,6 +162,10 @@ bool ct__flight_begin(ct__flight *flight, ct_dist_group *group, const ct__transf
         return ct_fail(CT_ERR_DEVICE, ct__kind_name(transfer->kind),
                        "there is NCCL alone in this job, which does not do this");
     }
+    if (!(flight->comparison = ct_calloc(1, sizeof *flight->comparison))) {
+        flight->stage = CT__FAILED;
+        return ct_fail(CT_ERR_MEMORY, ct__kind_name(transfer->kind), "no memory for a call");
+    }
     pthread_mutex_lock(&queue.lock);
     *queue.end = flight;
     queue.end = &flight->next;
@@ -171,12 +184,15 @@ static bool test(ct__flight *flight, ct__request *request, bool *done) {
 }
 
 static bool compared(ct__flight *flight) {
-    if (flight->agreement[0] != ~flight->agreement[1]) return ct__fail_disagreement(flight);
+    const bool same = flight->comparison->agreement[0] == ~flight->comparison->agreement[1];
+    end_comparison(flight);
+    if (!same) return ct__fail_disagreement(flight);
     if (!has_data(flight->transfer.kind) || flight->transfer.count == 0) {
         flight->stage = CT__OVER;
         return true;
     }
     flight->stage = CT__MOVING;
+    flight->moving = true;
     const char *problem =
         ct__job_state.transport->collective(flight->group->number, CT__DATA, &flight->transfer, &flight->request);
     return problem ? ct__fail_engine(flight, problem) : true;
@@ -187,20 +203,23 @@ static bool answered(ct__flight *flight) {
     const ct__transfer *t = &flight->transfer;
     const int group = flight->group->number;
     const size_t bytes = (size_t)t->count * ct_dtype_size(t->dtype);
-    const bool receives = t->kind == CT__RECEIVE, same = same_message(&flight->text, &flight->theirs);
+    const bool receives = t->kind == CT__RECEIVE, same = same_message(&flight->text, &flight->comparison->theirs);
     const char *problem = NULL;
     if (receives)
         problem =
             transport->send(group, CT__POINT, &flight->text, sizeof flight->text, t->root, TAG_ANSWER, &flight->other);
+    flight->moving = same;
     if (!problem && same)
         problem = receives ? transport->receive(group, CT__POINT, t->out, bytes, t->root, TAG_DATA, &flight->request)
                            : transport->send(group, CT__POINT, t->in, bytes, t->root, TAG_DATA, &flight->request);
     if (problem) return ct__fail_engine(flight, problem);
     flight->stage = CT__MOVING;
-    if (same) return true;
+    if (same) return end_comparison(flight), true;
     for (bool told = !receives; !told;) /* the sender has to hear of it too */
         if (!test(flight, &flight->other, &told)) return false;
-    return ct__fail_disagreement(flight);
+    ct__fail_disagreement(flight);
+    end_comparison(flight);
+    return false;
 }
 
 /* Whether an earlier call of the list has to be moved first. */
@@ -237,6 +256,7 @@ static bool move(ct__flight *flight) {
     if (done && is_message(flight) && !test(flight, &flight->other, &done)) return false;
     if (!done) return true;
     scale(&flight->transfer);
+    flight->moving = false;
     flight->stage = CT__OVER;
     return true;
 }

@@ -137,7 +137,7 @@ bool ct__fail_disagreement(ct__flight *flight) {
     const ct_dist_group *group = flight->group;
     put(&w, "ranks disagree: ");
     if (flight->transfer.kind == CT__SEND || flight->transfer.kind == CT__RECEIVE) {
-        const ct__call_text both[2] = {flight->text, flight->theirs};
+        const ct__call_text both[2] = {flight->text, flight->comparison->theirs};
         const int ranks[2] = {group->ranks[group->rank], group->ranks[flight->transfer.root]};
         put_classes(&w, both, 2, ranks);
         return fail(flight, text);

@@ -75,9 +75,10 @@ killed_in_save() {
         ranks 2 "$tests/dist_checkpoint" "torn.$mpi" after
 }
 
+# owns_mpi PROGRAM: of tests/dist/owner.
 owns_mpi() {
-    "mpicc.$mpi" "$source_dir/tests/dist/owner/owner.c" -I"$source_dir/include" -I"$build_dir/generated/include" -L"$build_dir/lib" -lcotangent -Wl,-rpath,"$build_dir/lib" -o "owner.$mpi" &&
-        ranks 3 "$PWD/owner.$mpi" && ranks 3 "$PWD/owner.$mpi" | grep -q '^3 ranks'
+    "mpicc.$mpi" "$source_dir/tests/dist/owner/$1.c" -I"$source_dir/include" -I"$build_dir/generated/include" -L"$build_dir/lib" -lcotangent -Wl,-rpath,"$build_dir/lib" -o "$1.$mpi" &&
+        ranks 3 "$PWD/$1.$mpi" && ranks 3 "$PWD/$1.$mpi" | grep -q '^3 ranks'
 }
 
 . "$source_dir/tests/dist/train.sh"
@@ -139,7 +140,8 @@ for mpi in openmpi mpich; do
         check "$mpi: checkpoints by $n ranks" checkpoints $n
     done
     if [ -e "$build_dir/lib/libcotangent.so" ] && command -v "mpicc.$mpi" >/dev/null; then
-        check "$mpi: a program that has initialized MPI itself" owns_mpi
+        check "$mpi: a program that has initialized MPI itself" owns_mpi owner
+        check "$mpi: a rank that comes after it was given up" owns_mpi late
     else
         skip "$mpi: a program that has initialized MPI itself" "there is no mpicc.$mpi, or no shared library"
     fi

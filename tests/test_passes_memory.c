@@ -243,21 +243,36 @@ static bool over_the_second(void *context) {
     ct_tensor **t = context, *in[] = {t[0], ct_exp(t[0])}, *y;
     return ct_apply(&reversed, in, 2, NULL, &y, 1) && ct_assign(t[1], y);
 }
+static bool beside_the_first(void *context) { /* which lies elsewhere in its storage than the result does */
+    ct_tensor **t = context, *in[] = {ct_narrow(t[2], 0, 1, WIDE), ct_exp(t[0])}, *y;
+    return ct_apply(&reversed, in, 2, NULL, &y, 1) && ct_assign(t[1], y);
+}
+static bool one_as_both(void *context) {
+    ct_tensor **t = context, *one = ct_exp(t[0]), *in[] = {one, one}, *y;
+    return ct_apply(&reversed, in, 2, NULL, &y, 1) && ct_assign(t[1], y);
+}
 
 TEST(an_op_that_is_not_elementwise_overwrites_its_first_operand_alone) {
+    static bool (*const functions[])(void *context) = {over_the_first, over_the_second, beside_the_first, one_as_both};
     REQUIRE(ct_op_register(&reversed) && ct_op_add_kernels(&reversed, "cpu", reversed_kernels));
-    for (int second = 0; second < 2; second++) {
-        bool (*function)(void *context) = second ? over_the_second : over_the_first;
-        ct_tensor *t[] = {ct_randn(CT_DIMS(WIDE)), ct_zeros(CT_DIMS(WIDE))}, *eager = NULL;
+    for (size_t f = 0; f < sizeof functions / sizeof *functions; f++) {
+        bool (*function)(void *context) = functions[f];
+        ct_tensor *t[] = {ct_randn(CT_DIMS(WIDE)), ct_zeros(CT_DIMS(WIDE)), ct_randn(CT_DIMS(WIDE + 1))}, *eager = NULL;
         CHECK(function(t) && (eager = ct_clone(t[1])) && ct_capture_passes("overwrite"));
         ct_graph *g = ct_capture(function, t, 0);
         ct_graph_info info = {.size = sizeof info};
         CHECK(g && ct_graph_describe(g, &info) && ct_fill(t[1], 0) && ct_replay(g) && ct_replay(g));
         CHECK(harness_same_bits(eager, t[1]));
-        CHECK(info.needed_bytes / (WIDE * (int64_t)sizeof(float)) == 1 + second);
+        CHECK(info.needed_bytes / (WIDE * (int64_t)sizeof(float)) == (f == 0 ? 1 : 2));
         ct_graph_free(g);
     }
     CHECK(ct_capture_passes(NULL));
+    for (int to = 0; to < 2; to++) { /* the same of what ct_into names */
+        ct_tensor *in[] = {ct_randn(CT_DIMS(WIDE)), ct_randn(CT_DIMS(WIDE))}, *wanted = NULL, *y = NULL;
+        CHECK(ct_apply(&reversed, in, 2, NULL, &wanted, 1));
+        CHECK(ct_into(in[to]) && ct_apply(&reversed, in, 2, NULL, &y, 1));
+        CHECK(y && harness_same_bits(wanted, in[to]));
+    }
 }
 
 TEST(overwriting_respects_what_is_written_and_effects) {

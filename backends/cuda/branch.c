@@ -184,7 +184,7 @@ bool ct_cuda_parts_from(int index, CUstream stream, const int *parts, int n) {
             ok = start_part(stream, parts, n);
         }
     }
-    recording.parts++;
+    recording.parts += ok; /* there may be no room for the end of one that failed */
     return ok || ct_cuda_host->fail(CT_ERR_DEVICE, "cuda", "a branch cannot be recorded");
 }
 

@@ -18,12 +18,18 @@ static bool lie_alike(const ct_view *a, const ct_view *b) {
     return alike;
 }
 
-/* Whether record k, which is the last to use a slot, does so by operands that lie as its result does, and by nothing else. */
+static bool is_elementwise(const ct_record *record) { return record->call.op->flags & CT_OP_ELEMENTWISE; }
+
+/* Whether record k, which is the last to use a slot, does so by operands that lie as its result does, and by nothing else; if it is not
+ * elementwise, by one of them. */
 static bool reads_alike(const ct_graph *g, int k, int slot, const ct_view *result) {
     const ct_record *record = &g->records[k];
     ct_access access;
-    for (int i = 0; ct__access_next(g, record, &i, &access);)
-        if (access.slot == slot && (access.writes || !lie_alike(access.view, result))) return false;
+    int reads = 0;
+    for (int i = 0; ct__access_next(g, record, &i, &access);) {
+        if (access.slot != slot) continue;
+        if (access.writes || !lie_alike(access.view, result) || (reads++ && !is_elementwise(record))) return false;
+    }
     return true;
 }
 
@@ -36,12 +42,11 @@ static bool may_be_overwritten(const ct_graph *g, int k, int slot, const ct_acce
 /* The slot of an operand of record k that its result in `made` may overwrite; -1: there is none. */
 static int find_operand(const ct_graph *g, int k, const ct_access *made) {
     const ct_record *record = &g->records[k];
-    const bool any = record->call.op->flags & CT_OP_ELEMENTWISE;
     ct_access access;
     for (int i = 0; ct__access_next(g, record, &i, &access);) {
-        if (access.slot == made->slot || !access.reads || !lie_alike(access.view, made->view)) continue;
-        if (may_be_overwritten(g, k, access.slot, made)) return access.slot;
-        if (!any) return -1;
+        if (access.slot == made->slot || !access.reads || !ct__view_same_shape(access.view, made->view)) continue;
+        if (lie_alike(access.view, made->view) && may_be_overwritten(g, k, access.slot, made)) return access.slot;
+        if (!is_elementwise(record)) return -1; /* it is the first of the result's shape that may be */
     }
     return -1;
 }
