@@ -18,7 +18,6 @@ typedef struct ct__call_text {
 
 typedef enum ct__stage { CT__AGREEING, CT__MOVING, CT__OVER, CT__FAILED } ct__stage;
 
-/* A call in flight, in the list of its group. It lies where the caller has it until it is over or has failed. */
 /* What the engine writes to while calls are compared. Of a call that was given up it may do so at any time, when the missing rank comes after all
  * and the program goes on to use MPI: it is not freed then. */
 typedef struct ct__comparison {
@@ -26,6 +25,7 @@ typedef struct ct__comparison {
     ct__call_text theirs; /* of a send or receive */
 } ct__comparison;
 
+/* A call in flight, in the list of its group. It lies where the caller has it until it is over or has failed. */
 typedef struct ct__flight {
     ct_dist_group *group;
     ct__transfer transfer;

@@ -217,8 +217,10 @@ static void cut(ct__plan *p) {
     p->chunk_rows = private_b ? most_rows : ct__min(most_rows, ct__round_up(kernel->block_rows, p->tile_rows));
     p->chunk_cols = private_a ? ct__round_up(most_cols, width) : p->block_cols;
     if (p->items_apart) return;
-    /* Some for every thread, or a few that they share evenly. An element of C is a sum by itself, so its bits do not depend on the cut. */
-    const int64_t threads = ct__threads(), enough = threads > 6 ? 4 * threads : alone ? 1 : 24;
+    /* Many for every thread, since some may be slower than others, or a few that they share evenly. An element of C is a sum by
+     * itself, so its bits do not depend on the cut. */
+    const int64_t threads = ct__threads(), each = kernel->block ? 4 : 16;
+    const int64_t enough = threads > 6 ? each * threads : alone ? 1 : 24;
     const int64_t least_cols = private_b && threads <= 8 ? 2 * width : width; /* short runs of B take longer to read */
     for (;;) {
         const int64_t chunks =
@@ -246,9 +248,11 @@ static void cut(ct__plan *p) {
 static void choose_feeds(ct__plan *p) {
     const ct__kernel *kernel = p->kernel;
     p->a_by_k = !kernel->block && !p->g->pack_a && p->a.row == 1 && p->a.col != 1;
-    /* Enough columns for all threads: each packs its share of B while its first row panel computes, for all rows, rather than to L3 and back. */
-    const bool wide =
-        (b_copyable(p) || b_packable_ahead(p)) && !kernel->block && p->n >= 6 * ct__threads() * ct__panel_width(kernel);
+    /* Enough columns for few threads: each packs its share of B while its first row panel computes, for all rows, rather than to L3 and
+     * back. Many threads would each read all of A for few columns. */
+    enum { FEW = 4 };
+    const bool wide = (b_copyable(p) || b_packable_ahead(p)) && !kernel->block && ct__threads() <= FEW &&
+                      p->n >= 6 * ct__threads() * ct__panel_width(kernel);
     const bool small_m = p->m <= kernel->block_rows || wide;
     /* A high A that is packed anyway, for few blocks of columns: from memory into the cache of its worker, rather than to L3 and back. */
     const bool small_n =
