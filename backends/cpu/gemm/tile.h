@@ -248,10 +248,11 @@ again:;
             if (unrolls && by_k) {
                 for (; p >= 4; p -= 4) {
                     TILE_PREFETCH_SLOWLY
-                    TILE_STEP_BY_K
-                    TILE_STEP_BY_K
-                    TILE_STEP_BY_K
-                    TILE_STEP_BY_K
+                    for (int pairs = 2; pairs > 0; pairs--) { /* one after the other, for the size of it */
+                        TILE_FORGET(pairs)
+                        TILE_STEP_BY_K
+                        TILE_STEP_BY_K
+                    }
                 }
                 a1 = a0 + 3 * row, a2 = a1 + 3 * row, a3 = a2 + 3 * row, a4 = a3 + 3 * row;
             } else if (unrolls) {
