@@ -245,6 +245,13 @@ static bool learn_ranks(ct_dist_group *group) {
            ct__flight_wait(&flight);
 }
 
+/* With the lock held. Whether it was among the job's groups. */
+static bool unlist(ct_dist_group *group) {
+    for (ct_dist_group **at = &ct__job_state.world.next; *at; at = &(*at)->next)
+        if (*at == group) return *at = group->next, true;
+    return false;
+}
+
 ct_dist_group *ct_dist_split(ct_dist_group *group, int color, int key) {
     static uint64_t last_id;
     ct__job *job = &ct__job_state;
@@ -281,7 +288,7 @@ ct_dist_group *ct_dist_split(ct_dist_group *group, int color, int key) {
     ct__unlock();
     if (alone || learn_ranks(made)) return made;
     ct__lock();
-    job->world.next = made->next;
+    unlist(made);
     ct__unlock();
 failed:
     if (made) ct_free(made->ranks);
@@ -293,14 +300,11 @@ void ct_dist_group_free(ct_dist_group *group) {
     ct__job *job = &ct__job_state;
     if (!group) return;
     ct__lock();
-    for (ct_dist_group **at = &job->world.next; *at; at = &(*at)->next) {
-        if (*at != group) continue;
-        *at = group->next;
+    if (unlist(group)) {
         ct__device_leave(group);
         if (job->transport && !job->broken[0] && group->number >= 0) job->transport->release(group->number);
         ct_free(group->ranks);
         ct_free(group);
-        break;
     }
     ct__unlock();
 }
