@@ -33,23 +33,24 @@ enum {
 
 /* A worker's own part of the chunks, on a line of its own. Others take from it once they have done theirs. */
 typedef struct part {
-    _Alignas(64) _Atomic int64_t next;
+    _Alignas(LINE) _Atomic int64_t next;
     int64_t end;
 } part;
 
+/* What a worker reads of a job, up to `cost`, is one cache line, which nobody writes as a rule while the job runs. */
 typedef struct job {
-    ct_task fn;
+    _Alignas(LINE) ct_task fn;
     void *ctx;
     part *parts;
-    int count; /* of parts */
-    int limit; /* of workers: others leave it alone */
-    int64_t chunks;
-    int64_t cost;        /* nanoseconds of a chunk, as expected */
-    bool open;           /* others may see it */
-    int called;          /* threads: the caller and the workers below this */
+    int count;           /* of parts */
+    int limit;           /* of workers: others leave it alone */
     _Atomic int to_wake; /* parked workers that are still to be woken */
+    int called;          /* threads: the caller and the workers below this */
+    bool open;           /* others may see it */
+    int64_t chunks;
+    int64_t cost; /* nanoseconds of a chunk, as expected */
     pthread_mutex_t error_lock;
-    ct_error_record error; /* the first that a worker raised */
+    ct_error_record *error; /* the first that a worker raised */
 } job;
 
 /* What others read of a worker, on lines that only it and the one who wakes it write. */
@@ -61,20 +62,23 @@ typedef struct worker_state {
     _Atomic int64_t called; /* when it was woken */
 } worker_state;
 
+/* By who writes it: a line that a job's owner writes is none that workers read. */
 static struct {
-    pthread_mutex_t owner; /* held by the thread whose job runs */
-    _Atomic int wanted;    /* threads that may work, the caller's included; 0: not decided yet */
+    pthread_mutex_t owner; /* held by the thread whose job runs, as is what follows */
     int started;           /* workers that exist */
-    _Atomic bool stop;
-    _Atomic int64_t spin_time;
-    ct_pool_run host_run;
-    void *host_context;
-    int64_t unshared;          /* nanoseconds of work for which nobody was woken, of jobs that followed closely */
-    int64_t last_end;          /* when the last job ended */
-    _Atomic int64_t wake_time; /* nanoseconds from the call to a parked worker until it works, a running mean */
+    int64_t unshared;      /* nanoseconds of work for which nobody was woken, of jobs that followed closely */
+    int64_t last_end;      /* when the last job ended */
+    struct {               /* read by all, seldom written */
+        _Alignas(LINE) _Atomic int wanted; /* threads that may work, the caller's included; 0: not decided yet */
+        _Atomic int64_t spin_time;
+        _Atomic int64_t wake_time; /* nanoseconds from the call to a parked worker until it works, a running mean */
+        ct_pool_run host_run;
+        void *host_context;
+    };
     struct {
         _Alignas(LINE) _Atomic(job *) current; /* the open job, or NULL */
         _Atomic uint64_t call; /* counts jobs, times CALL_STEP, plus the workers below which are called */
+        _Atomic bool stop;
     } open;
 } pool = {.owner = PTHREAD_MUTEX_INITIALIZER, .wake_time = FIRST_WAKE_TIME};
 
@@ -175,7 +179,7 @@ static void help(job *work, int worker) {
     ct__error_take(&error);
     if (error.code == CT_OK) return;
     pthread_mutex_lock(&work->error_lock);
-    if (work->error.code == CT_OK) work->error = error;
+    if (work->error->code == CT_OK) *work->error = error;
     pthread_mutex_unlock(&work->error_lock);
 }
 
@@ -232,7 +236,8 @@ static int plan_call(job *work, int threads, int64_t nanoseconds) {
 static void call_workers(job *work) {
     const uint64_t before = atomic_load_explicit(&pool.open.call, memory_order_relaxed);
     work->open = true;
-    atomic_store(&pool.open.current, work);
+    /* Workers watch the line of both: one store that waits for it is enough. */
+    atomic_store_explicit(&pool.open.current, work, memory_order_release);
     atomic_store(&pool.open.call, before - before % CALL_STEP + CALL_STEP + (uint64_t)work->called);
     wake_some(work);
 }
@@ -315,7 +320,7 @@ static void *worker_main(void *argument) {
     if (me->cpu >= 0) ct__cpu_pin(me->cpu);
     for (;;) {
         wait_for_call(worker, &seen);
-        if (atomic_load(&pool.stop)) return NULL;
+        if (atomic_load(&pool.open.stop)) return NULL;
         /* Either we see the job closed, or its owner sees us busy and waits. */
         atomic_store(&me->busy, 1);
         job *work = atomic_load(&pool.open.current);
@@ -342,13 +347,13 @@ static void forget_workers(void) {
     pthread_mutex_init(&pool.owner, NULL);
     atomic_store(&pool.open.current, NULL);
     pool.started = 0;
-    atomic_store(&pool.stop, false);
+    atomic_store(&pool.open.stop, false);
 }
 
 static void watch_forks(void) { pthread_atfork(NULL, NULL, forget_workers); }
 
 static void stop_workers_locked(void) {
-    atomic_store(&pool.stop, true);
+    atomic_store(&pool.open.stop, true);
     atomic_fetch_add(&pool.open.call, CALL_STEP);
     atomic_fetch_or(&pool.open.call, CALL_STEP - 1); /* everybody */
     for (int i = 1; i <= pool.started; i++) {
@@ -357,7 +362,7 @@ static void stop_workers_locked(void) {
         pthread_join(workers[i].thread, NULL);
     }
     pool.started = 0;
-    atomic_store(&pool.stop, false);
+    atomic_store(&pool.open.stop, false);
 }
 
 static void start_workers_locked(int threads) {
@@ -399,7 +404,9 @@ void ct__parallel(int64_t chunks, ct_task fn, void *ctx) {
         return;
     }
     part parts[MAX_THREADS];
-    job work = {.fn = fn, .ctx = ctx, .parts = parts, .limit = threads, .chunks = chunks};
+    ct_error_record error;
+    error.code = CT_OK;
+    job work = {.fn = fn, .ctx = ctx, .parts = parts, .limit = threads, .chunks = chunks, .error = &error};
     work.cost = ct__cost_of_chunk(fn, chunks);
     if (atomic_load_explicit(&grain_limit, memory_order_relaxed) > 0)
         work.cost = MOST_WAKE_TIME; /* who cuts everything wants everybody */
@@ -424,7 +431,7 @@ void ct__parallel(int64_t chunks, ct_task fn, void *ctx) {
         if (work.open) close_job();
     }
     pthread_mutex_unlock(&pool.owner);
-    ct__error_put(&work.error);
+    if (error.code != CT_OK) ct__error_put(&error);
     pthread_mutex_destroy(&work.error_lock);
 }
 

@@ -129,6 +129,21 @@ TEST(strided_results_have_the_same_numbers) {
     CHECK(ct_item(ct_sum(ct_slice(wide, 1, 1, .step = 2))) == 0);
 }
 
+TEST(a_strided_permutation_is_the_same) {
+    static const ct_dtype dtypes[] = {CT_I64, CT_I32};
+    for (int i = 0; i < 2; i++) {
+        ct_seed(1);
+        ct_tensor *dense = ct_randperm(MANY, .dtype = dtypes[i]),
+                  *wide = ct_zeros(CT_DIMS(3 * MANY), .dtype = dtypes[i]);
+        ct_seed(1);
+        ct_tensor *view = ct_slice(wide, 0, 1, .step = 3);
+        REQUIRE(ct_into(view));
+        REQUIRE(ct_randperm(MANY, .dtype = dtypes[i]));
+        CHECK(harness_same_bits(dense, ct_contiguous(view)));
+        CHECK(ct_item(ct_sum(ct_slice(wide, 0, 0, .step = 3))) == 0);
+    }
+}
+
 TEST(streams_and_seeds_differ) {
     ct_rng *a = ct_rng_new(1, 0), *b = ct_rng_new(1, 1), *c = ct_rng_new(2, 0);
     ct_tensor *x = ct_rand(CT_DIMS(64), .rng = a), *y = ct_rand(CT_DIMS(64), .rng = b),
