@@ -29,7 +29,8 @@ typedef struct run {
     int32_t *offsets;
     /* The stage: rows [i0, i1), columns [j0, j1), k [k0, k1). */
     int64_t i0, i1, j0, j1, k0, k1;
-    int64_t a_blocks, b_blocks, b_panels, b_parts, row_chunks, col_chunks; /* work of the stage */
+    int64_t a_blocks, a_parts, a_rows; /* of A: blocks to pack, so many of a chunk's rows, and the rows of one */
+    int64_t b_blocks, b_panels, b_parts, row_chunks, col_chunks; /* work of the stage */
     /* The next product's operands, prefetched in small steps while this one is computed. */
     struct {
         const char *at;
@@ -99,9 +100,14 @@ static void stage_chunk(void *ctx, int64_t chunk, int worker) {
     const ct__plan *p = r->p;
     (void)worker;
     if (chunk < r->a_blocks) {
-        const int64_t row = r->i0 + chunk * p->chunk_rows;
-        pack_a_block(r, r->packed_a + chunk * p->a_block_bytes, row, ct__min(p->chunk_rows, r->i1 - row), r->k0,
-                     r->k1 - r->k0);
+        const int64_t block = chunk / r->a_parts, in_block = chunk % r->a_parts * r->a_rows;
+        const int64_t row = r->i0 + block * p->chunk_rows + in_block,
+                      end = ct__min(r->i0 + (block + 1) * p->chunk_rows, r->i1);
+        const int64_t at = p->a_by_k ? in_block / p->tile_rows * p->a_panel_bytes
+                                     : in_block * p->a_ld * ct__type_size(p->kernel->packed);
+        if (in_block < p->chunk_rows && row < end)
+            pack_a_block(r, r->packed_a + block * p->a_block_bytes + at, row, ct__min(r->a_rows, end - row), r->k0,
+                         r->k1 - r->k0);
         return;
     }
     const int64_t width = ct__panel_width(p->kernel), deep = r->k1 - r->k0, bytes = ct__panel_bytes(p->kernel, deep);
@@ -501,7 +507,13 @@ static void run_product(run *r, bool alone) {
                 r->k1 = ct__min(r->k0 + p->stage_depth, p->k);
                 r->row_chunks = ct__ceil_div(r->i1 - r->i0, p->chunk_rows);
                 r->col_chunks = ct__ceil_div(r->j1 - r->j0, p->chunk_cols);
-                r->a_blocks = p->a_feed == CT__FEED_STAGED ? r->row_chunks : 0;
+                r->a_blocks = 0;
+                if (p->a_feed == CT__FEED_STAGED) { /* some for every worker */
+                    const int64_t step = p->a_by_k ? p->tile_rows : 1;
+                    r->a_parts = ct__min(ct__ceil_div(ct__threads(), r->row_chunks), ct__ceil_div(p->chunk_rows, step));
+                    r->a_rows = ct__round_up(ct__ceil_div(p->chunk_rows, r->a_parts), step);
+                    r->a_blocks = r->row_chunks * r->a_parts;
+                }
                 /* B is still there when all of k is one stage. */
                 const bool fresh = r->i0 == 0 || p->k > p->stage_depth;
                 r->b_blocks = 0;

@@ -121,6 +121,18 @@ static bool a_readable_by_lines(const ct__plan *p) {
            lines_on_a_set(p->a.col * size, depth, caches->l2_way) <= caches->l2_ways - 2;
 }
 
+static bool is_small(const ct__plan *p) {
+    return !p->kernel->block && (double)p->m * (double)p->n * (double)p->k <= 64e6;
+}
+
+/* A small transposed B that every worker packs for itself, even if others pack the same columns for other rows: that takes less than to
+ * wait for one another and to fetch what others have packed. */
+static bool b_packable_again(const ct__plan *p) {
+    const ct__kernel *kernel = p->kernel;
+    return is_small(p) && p->items == 1 && !p->g->pack_b && !p->g->packed_b && p->b.type == kernel->packed &&
+           p->b.col != 1 && ct__threads() > 1;
+}
+
 static bool b_copyable(const ct__plan *p) {
     return p->kernel->copying_tiles && !p->g->pack_b && p->b.type == p->kernel->packed && p->b.col == 1;
 }
@@ -192,6 +204,22 @@ static bool joinable(const ct__plan *p) {
     return true;
 }
 
+/* A product so small that each thread has but a few chunks: cut so that the one with the most of them has the least to do. */
+static void even_out(ct__plan *p, int64_t threads) {
+    const int64_t width = ct__panel_width(p->kernel);
+    int64_t best = INT64_MAX, best_rows = p->chunk_rows, best_cols = p->chunk_cols, best_tile = p->tile_rows;
+    for (int64_t r = 1; r <= ct__ceil_div(p->m, p->tile_rows); r++)
+        for (int64_t c = 1; c <= ct__ceil_div(p->n, width); c++) {
+            const int64_t share = ct__ceil_div(p->m, r), tile = ct__ceil_div(share, ct__ceil_div(share, p->tile_rows));
+            const int64_t rows = ct__round_up(share, tile), cols = ct__round_up(ct__ceil_div(p->n, c), width);
+            const int64_t rounds = ct__ceil_div(ct__ceil_div(p->m, rows) * ct__ceil_div(p->n, cols), threads);
+            /* What a chunk reads counts as well: so many rows and columns of A and B; to pack an element takes some five products. */
+            const int64_t cost = rounds * (rows * cols + 8 * (rows + cols) + (p->b_again ? 5 * cols : 0));
+            if (cost < best) best = cost, best_rows = rows, best_cols = cols, best_tile = tile;
+        }
+    p->chunk_rows = best_rows, p->chunk_cols = best_cols, p->tile_rows = best_tile;
+}
+
 enum { LARGE_L2 = 2 << 20 }; /* twice what the sizes of the kernels are for */
 
 /* Chunks small enough that a dozen threads have something to do, large enough to be worth it. */
@@ -213,7 +241,7 @@ static void cut(ct__plan *p) {
     if (alone) p->block_cols = ct__round_up(ct__ceil_div(p->n, ct__ceil_div(p->n, p->block_cols)), width);
     if (p->a_by_lines) p->block_cols = ct__round_up(p->n, width);
     const bool private_a = p->a_feed == CT__FEED_PRIVATE || p->a_by_lines;
-    const bool private_b = p->b_feed == CT__FEED_PRIVATE || p->b_feed == CT__FEED_COPIED;
+    const bool private_b = (p->b_feed == CT__FEED_PRIVATE || p->b_feed == CT__FEED_COPIED) && !p->b_again;
     p->chunk_rows = private_b ? most_rows : ct__min(most_rows, ct__round_up(kernel->block_rows, p->tile_rows));
     p->chunk_cols = private_a ? ct__round_up(most_cols, width) : p->block_cols;
     if (p->items_apart) return;
@@ -228,7 +256,8 @@ static void cut(ct__plan *p) {
         const double flops =
             2.0 * (double)p->chunk_rows * (double)p->chunk_cols * (double)ct__min(p->k, p->stage_depth);
         /* Rows of A side by side are read in runs of a chunk's height: short ones waste lines and pages. */
-        const int64_t least_rows = (p->a_feed == CT__FEED_PRIVATE && p->a_by_k && chunks >= 12 ? 4 : 1) * p->tile_rows;
+        const int64_t least_rows =
+            ((p->a_feed == CT__FEED_PRIVATE && p->a_by_k && chunks >= 12) || p->b_again ? 4 : 1) * p->tile_rows;
         const bool rows = !private_b && p->chunk_rows > least_rows;
         const bool cols = !private_a && p->chunk_cols > least_cols;
         const int64_t last_rows = most_rows % p->chunk_rows, last_cols = most_cols % p->chunk_cols;
@@ -242,6 +271,10 @@ static void cut(ct__plan *p) {
             p->chunk_cols = ct__round_up(p->chunk_cols / 2, width);
         else p->chunk_rows = ct__round_up(p->chunk_rows / 2, p->tile_rows);
     }
+    const bool few = p->b_again || ct__ceil_div(p->m, p->chunk_rows) * ct__ceil_div(p->n, p->chunk_cols) < 4 * threads;
+    if (few && (threads > 6 || p->b_again) && is_small(p) && p->items == 1 && !private_a && !private_b &&
+        p->a_feed == CT__FEED_DIRECT && !kernel->row_step && p->m <= p->stage_rows && p->n <= p->stage_cols)
+        even_out(p, threads);
     p->block_cols = ct__min(p->block_cols, p->chunk_cols);
 }
 
@@ -253,7 +286,8 @@ static void choose_feeds(ct__plan *p) {
     enum { FEW = 4 };
     const bool wide = (b_copyable(p) || b_packable_ahead(p)) && !kernel->block && ct__threads() <= FEW &&
                       p->n >= 6 * ct__threads() * ct__panel_width(kernel);
-    const bool small_m = p->m <= kernel->block_rows || wide;
+    p->b_again = b_packable_again(p);
+    const bool small_m = p->m <= kernel->block_rows || wide || p->b_again;
     /* A high A that is packed anyway, for few blocks of columns: from memory into the cache of its worker, rather than to L3 and back. */
     const bool small_n =
         p->n <= kernel->block_cols || (p->a_by_k && p->m >= 8 * kernel->block_rows && p->n <= 4 * kernel->block_cols);
@@ -269,6 +303,7 @@ static void choose_feeds(ct__plan *p) {
         if (p->m < p->n) p->a_feed = CT__FEED_STAGED;
         else p->b_feed = CT__FEED_STAGED;
     }
+    p->b_again = p->b_again && p->b_feed == CT__FEED_PRIVATE;
 }
 
 static void choose_depth(ct__plan *p) {

@@ -26,6 +26,7 @@ typedef struct ct__plan {
 
     ct__feed a_feed, b_feed;
     bool a_by_k;           /* packed A is k-major, in panels of tile_rows */
+    bool b_again;          /* workers of other rows pack the same columns of B again */
     bool a_by_lines;       /* k-major A is read where it lies; k blocks are the outermost loop */
     bool flip_a, offset_b; /* i8 by i8 on an unsigned-by-signed kernel */
     bool c_direct;         /* tiles add into C itself */

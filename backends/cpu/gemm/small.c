@@ -103,6 +103,30 @@ static inline void find_item(const ct_gemm *g, int64_t item, const char **a, con
     }
 }
 
+/* Items of one tile each, of which B lies along its rows: what does not change from one to the next is set once. */
+static void tiles_of_items(const batch *all, int64_t item, int64_t end) {
+    const ct_gemm *g = all->g;
+    const ct__kernel *kernel = all->kernel;
+    const int64_t size = ct__type_size(kernel->acc), vecs = ct__ceil_div(g->n, kernel->lanes);
+    const ct__tile_fn fn = kernel->tiles[(vecs - 1) * 2 + (g->n != vecs * kernel->lanes)][g->m - 1];
+    ct__tile t = {.a_row = g->a_row * size,
+                  .a_step = g->a_col * size,
+                  .b_step = g->b_row * size,
+                  .c_row = g->c_row * size,
+                  .k = g->k,
+                  .alpha = g->alpha,
+                  .accumulate = g->accumulate,
+                  .scale = g->scale,
+                  .cols = (int)g->n};
+    for (; item < end; item++) {
+        const char *a, *b;
+        char *c;
+        find_item(g, item, &a, &b, &c);
+        t.a = a, t.b = b, t.c = c;
+        fn(&t);
+    }
+}
+
 static void chunk_of_items(void *ctx, int64_t chunk, int worker) {
     const batch *all = (const batch *)ctx;
     const ct_gemm *g = all->g;
@@ -110,6 +134,10 @@ static void chunk_of_items(void *ctx, int64_t chunk, int worker) {
     (void)worker;
     const char *a, *b, *a_next, *b_next;
     char *c, *c_next;
+    if (!all->far && g->b_col == 1 && g->m <= all->kernel->rows && g->n <= ct__panel_width(all->kernel)) {
+        tiles_of_items(all, chunk * all->in_chunk, end);
+        return;
+    }
     if (!all->far) {
         for (int64_t item = chunk * all->in_chunk; item < end; item++) {
             find_item(g, item, &a, &b, &c);
@@ -137,7 +165,8 @@ void ct__gemm_small(const ct_gemm *g) {
     for (int d = 0; d < g->batch_dims; d++) all.items *= g->batch[d];
     /* A chunk is worth some microseconds, whatever the number of threads. */
     const int64_t work = g->m * g->n * g->k + 500;
-    all.in_chunk = ct__min(all.items, 200000 / work + 1);
+    all.in_chunk = ct__min(all.items, 50000 / work + 1);
+    if (all.items > 0) all.in_chunk = ct__ceil_div(all.items, ct__ceil_div(all.items, all.in_chunk)); /* evenly */
     all.far = g->m * g->n > 1024 && all.items * (g->m + g->n) * g->k > 1 << 18;
     if (all.items > 0) ct__parallel(ct__ceil_div(all.items, all.in_chunk), chunk_of_items, &all);
 }
