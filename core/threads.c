@@ -365,14 +365,18 @@ static void stop_workers_locked(void) {
     atomic_store(&pool.open.stop, false);
 }
 
+/* What a worker's own fault raises. Blocked, it would end the process past the handler that the host has for it. */
+static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};
+
 static void start_workers_locked(int threads) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, watch_forks);
     if (pool.started == threads - 1) return;
     if (pool.started > threads - 1) stop_workers_locked();
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are the host's business */
+    sigset_t blocked, before;
+    sigfillset(&blocked); /* signals are the host's business */
+    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) sigdelset(&blocked, faults[i]);
+    pthread_sigmask(SIG_SETMASK, &blocked, &before);
     atomic_store(&pool.spin_time,
                  threads <= ct__cpu_count() ? SPIN_TIME : 0); /* no spinning where another could work */
     place_workers(pool.started + 1, threads);

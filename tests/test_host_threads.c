@@ -224,6 +224,20 @@ TEST(workers_block_signals_and_the_caller_does_not) {
     CHECK(!sigismember(&mask, SIGUSR1));
 }
 
+static void raise_on_worker(void *ctx, int64_t chunk, int worker) {
+    (void)ctx, (void)chunk;
+    if (worker > 0) raise(SIGILL);
+    usleep(300);
+}
+
+TEST(a_fault_of_a_worker_reaches_the_hosts_handler) {
+    main_thread = pthread_self();
+    signal(SIGILL, count_signal);
+    ct_set_threads(4);
+    ct__parallel(64, raise_on_worker, NULL);
+    CHECK(atomic_load(&on_worker) > 0);
+}
+
 /* ---- The host's pool ---- */
 
 static _Atomic int host_runs, host_tasks;
