@@ -114,6 +114,7 @@ static inline __attribute__((always_inline)) void sum(const ct__tile *t, const b
         copy_last(t, a, b, rest, &last);
         AMX_FENCE;
         step(&last.a[0][0], ROW_BYTES, &last.b[0][0], 2 * ROW_BYTES, bytes, right, below);
+        AMX_FENCE; /* the next run writes there */
     }
     AMX_STORE(0, to, to_row);
     if (right) AMX_STORE(1, to + ROW_BYTES, to_row);
