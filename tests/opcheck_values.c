@@ -595,7 +595,7 @@ const char *const *opcheck_missing_levels(void) {
 #if defined(__aarch64__)
         bool foreign = strncmp(levels[i], "avx", 3) == 0;
 #else
-        bool foreign = strcmp(levels[i], "neon") == 0;
+        bool foreign = strncmp(levels[i], "neon", 4) == 0;
 #endif
         if (!foreign && !ct_set_isa(levels[i])) missing[n++] = levels[i];
         ct_error_clear();
