@@ -73,6 +73,10 @@ if(TARGET fuzz_api)
     # what is drawn for an enum may be no value of it, and constructors' results may be of no use
     target_compile_options(fuzz_api PRIVATE -Wno-unused-function)
 endif()
+if(TARGET test_amx_trap AND "avx512amx" IN_LIST CT_ISA_LEVELS)
+    target_compile_definitions(test_amx_trap PRIVATE CT_TEST_AMX=1)
+    target_compile_options(test_amx_trap PRIVATE -mamx-tile -mamx-bf16 -mamx-int8)
+endif()
 # The readers of recipes belong to the command.
 include(cmake/assets.cmake)
 foreach(name fuzz_recipe test_recipe_text)

@@ -2,6 +2,8 @@
  * for before its first use (Linux: arch_prctl). A host that allows it is asked once; a refusal means the level below. */
 #include "backends/cpu/gemm/amx.h"
 
+bool ct__amx_is_emulated;
+
 #if defined(CT_HAVE_AVX512AMX) && defined(__linux__)
 #include <cpuid.h>
 #include <pthread.h>
@@ -22,7 +24,7 @@ static void ask(void) {
 
 bool ct__amx_is_granted(void) {
     pthread_once(&once, ask);
-    return granted;
+    return granted || ct__amx_is_emulated;
 }
 #else
 bool ct__amx_is_granted(void) { return false; }

@@ -8,6 +8,8 @@
 #include "backends/cpu/simd/simd.h"
 
 bool ct__amx_is_granted(void);
+/* Set by tests that execute the instructions in the processor's place (tests/amx_trap.h), and by nothing else. */
+extern bool ct__amx_is_emulated;
 
 #if CT_ISA_LEVEL == 4 && !defined(AMX_CONFIGURE)
 #include <immintrin.h>
