@@ -1,10 +1,10 @@
-/* Convolutions and their gradients in bf16 on kernels in matrix registers, whose instructions are plain functions here, so that every
- * machine can test them: as near to f64 as bf16 can be, the same bits at any number of threads. */
+/* Convolutions and their gradients in bf16 on kernels in matrix registers (amx_level.h): as near to f64 as bf16 can be,
+ * the same bits at any number of threads. */
 #include <stdio.h>
 
 #include "tests/harness.h"
 
-#include "tests/gemm_amx.h"
+#include "tests/amx_level.h"
 
 typedef struct sizes {
     const char *name;
@@ -65,7 +65,7 @@ static bool compute(const sizes *c, ct_dtype dtype, ct_tensor *out[RESULTS]) {
 }
 
 TEST(bf16_is_as_near_to_f64_as_it_can_be) {
-    ops_use_plain_amx();
+    ops_use_amx();
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         ct_tensor *got[RESULTS], *expected[RESULTS];
         REQUIRE(compute(&cases[i], CT_F64, expected));
@@ -83,23 +83,23 @@ TEST(bf16_is_as_near_to_f64_as_it_can_be) {
 }
 
 TEST(forward_and_both_gradients_are_computed_in_them) {
-    ops_use_plain_amx();
+    ops_use_amx();
     const sizes *c = &cases[0];
     ct_tensor *in[2] = {some(c->x, c->ndim, CT_BF16), some(c->w, c->ndim, CT_BF16)}, *grad;
     for (int i = 0; i < 2; i++) ct_set_requires_grad(in[i], true);
-    int64_t before = products_done;
+    int64_t before = blocks_done;
     ct_tensor *y = convolve(c, in[0], in[1], NULL), *g = ct_ones_like(y);
-    CHECK(products_done > before);
+    CHECK(blocks_done > before);
     for (int i = 0; i < 2; i++) {
-        before = products_done;
+        before = blocks_done;
         REQUIRE(ct_grad(&y, 1, &g, in + i, 1, &grad, CT_RETAIN_GRAPH));
-        CHECK(products_done > before);
+        CHECK(blocks_done > before);
     }
     ops_use_what_there_is();
 }
 
 TEST(the_same_bits_at_any_number_of_threads) {
-    ops_use_plain_amx();
+    ops_use_amx();
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         ct_tensor *first[RESULTS], *now[RESULTS];
         for (int threads = 1; threads <= 7; threads += 3) {

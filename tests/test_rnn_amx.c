@@ -1,10 +1,10 @@
-/* Recurrent networks on kernels in matrix registers, whose instructions are plain functions here: weights of bf16 are
- * multiplied there, and results are those of f32, since states and gradients are not rounded for it. */
+/* Recurrent networks on kernels in matrix registers (amx_level.h): weights of bf16 are multiplied there, and results
+ * are those of f32, since states and gradients are not rounded for it. */
 #include <stdio.h>
 
 #include "tests/harness.h"
 
-#include "tests/gemm_amx.h"
+#include "tests/amx_level.h"
 
 enum { LSTM, GRU, TANH, RELU };
 
@@ -72,15 +72,15 @@ static double beyond(ct_tensor *got, ct_tensor *expected, double relative, doubl
 
 /* bf16: one rounding at the end. f32: none but those of sums and functions. */
 TEST(results_are_as_near_to_f64_as_their_dtype_allows) {
-    ops_use_plain_amx();
+    ops_use_amx();
     for (int i = 0; i < CASES; i++) {
         for (int half = 0; half < 2; half++) {
             ct_scope {
                 ct_tensor *got[RESULTS], *expected[RESULTS];
-                int64_t before = products_done;
+                int64_t before = blocks_done;
                 const int n = compute(&cases[i], CT_F64, false, expected);
-                REQUIRE(n > 0 && products_done == before);
-                REQUIRE(compute(&cases[i], half ? CT_BF16 : CT_F32, false, got) == n && products_done > before);
+                REQUIRE(n > 0 && blocks_done == before);
+                REQUIRE(compute(&cases[i], half ? CT_BF16 : CT_F32, false, got) == n && blocks_done > before);
                 for (int k = 0; k < n; k++) {
                     const double worst = beyond(got[k], expected[k], half ? 0.004 : 2e-6, 2e-6);
                     if (!(worst <= 0))
@@ -94,18 +94,18 @@ TEST(results_are_as_near_to_f64_as_their_dtype_allows) {
 }
 
 TEST(other_weights_stay_in_vector_registers) {
-    ops_use_plain_amx();
+    ops_use_amx();
     ct_tensor *got[RESULTS], *expected[RESULTS];
-    const int64_t before = products_done;
+    const int64_t before = blocks_done;
     const int n = compute(&cases[1], CT_F64, true, expected);
     REQUIRE(n > 0 && compute(&cases[1], CT_F32, true, got) == n);
-    CHECK(products_done == before);
+    CHECK(blocks_done == before);
     for (int k = 0; k < n; k++) CHECK(beyond(got[k], expected[k], 2e-6, 2e-6) <= 0);
     ops_use_what_there_is();
 }
 
 TEST(the_same_bits_at_any_number_of_threads) {
-    ops_use_plain_amx();
+    ops_use_amx();
     for (int i = 0; i < CASES; i++) {
         ct_scope {
             ct_tensor *first[RESULTS], *now[RESULTS];
