@@ -31,6 +31,10 @@ opcheck_counts opcheck_run(const char *const *names, int n, const char *device, 
 /* Levels of vector instructions that were asked for and that this machine lacks, by name, NULL-terminated. */
 const char *const *opcheck_missing_levels(void);
 
+/* Where a trap executes AMX's instructions (amx_trap.h), its count of them: then level avx512amx is looked at in the dtypes and the samples
+ * that use them. NULL: as any other level. */
+extern int64_t (*opcheck_trapped)(void);
+
 /* ---- One op (opcheck_*.c) ---- */
 
 enum { OPCHECK_INPUTS = 24, OPCHECK_OUTPUTS = 16 };

@@ -32,6 +32,8 @@ enum { DRAWS = 6, LAMBDA = 8, LARGE = 4096 };
 static const char *const levels[] = {"base", "avx2", "avx512", "avx512bf16", "avx512amx", "neon", "neonbf16"};
 enum { LEVELS = sizeof levels / sizeof *levels };
 
+int64_t (*opcheck_trapped)(void);
+
 /* ---- Dtypes ---- */
 
 double opcheck_unit(ct_dtype dtype) {
@@ -471,23 +473,32 @@ static bool is_refused(opcheck *check, const opcheck_sample *sample, input_set *
     return true;
 }
 
+static bool is_in_amx(ct_dtype dtype) { return dtype == CT_BF16 || dtype == CT_I8 || dtype == CT_U8; }
+
 static void check_levels(opcheck *check, opcheck_sample *sample, input_set *set, const reference *ref, bool repeats,
                          const char *only) {
     for (int level = 0; level < LEVELS; level++) {
         const char *name = only ? "device" : levels[level];
+        const bool trapped = opcheck_trapped && strcmp(levels[level], "avx512amx") == 0;
+        const int64_t before = trapped ? opcheck_trapped() : 0;
         if (only && strcmp(levels[level], only) != 0) continue;
         /* only products differ between avx512 or neon and what is above it */
         if (!only && (sample->op->flags & CT_OP_ELEMENTWISE) &&
             (strstr(levels[level], "bf16") || strstr(levels[level], "amx")))
             continue;
+        if (trapped && !is_in_amx(set->dtype)) continue;
         if (!ct_set_isa(levels[level])) {
             ct_error_clear(); /* a level that this machine lacks: opcheck_missing_levels tells */
             continue;
         }
-        for (int layout = OPCHECK_DENSE; layout < OPCHECK_LAYOUTS; layout++)
-            if (repeats == (layout == OPCHECK_STRIDE0) &&
-                wants_layout(sample, set->integer && !repeats, (opcheck_layout)layout))
-                check_layout(check, sample, set, ref, name, (opcheck_layout)layout);
+        bool goes_on = true; /* by the trap, where the first layout has used it */
+        for (int layout = OPCHECK_DENSE; layout < OPCHECK_LAYOUTS && goes_on; layout++) {
+            if (repeats != (layout == OPCHECK_STRIDE0) ||
+                !wants_layout(sample, set->integer && !repeats, (opcheck_layout)layout))
+                continue;
+            check_layout(check, sample, set, ref, name, (opcheck_layout)layout);
+            goes_on = !trapped || opcheck_trapped() > before;
+        }
         if (!repeats && set->dtype == CT_F32 && sample->largest <= LARGE) check_home(check, sample, set, ref, name);
     }
 }

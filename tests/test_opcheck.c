@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/amx_trap.h"
+
 int main(int argc, char **argv) {
     unsigned what = 0, smallest = 0;
     bool verbose = false;
@@ -23,6 +25,8 @@ int main(int argc, char **argv) {
         else if (strcmp(argv[i], "--smallest") == 0) smallest = OPCHECK_SMALLEST;
         else names[n++] = argv[i];
     }
+    amx_trap_start();
+    if (amx_trap_is_set()) opcheck_trapped = amx_trap_count;
     int skipped = 0;
     for (const char *const *level = opcheck_missing_levels(); *level; level++) {
         printf("skipped %s: this machine lacks its instructions, or this build the level\n", *level);
