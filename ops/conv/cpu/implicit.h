@@ -79,8 +79,8 @@ void ct__taps_make(ct__taps *taps, const ct_window *w, int a, bool transposed, i
 bool ct__source_channels_last(const ct__source *s);
 /* Whether patches are better. */
 bool ct__source_patches(const ct__source *s);
-/* Chooses lines and segment: the buffer within `bytes`, at least `blocks` blocks in all images if there is that much, no
- * more than `pixels` outputs in a block (0: any number). */
+/* Chooses lines and segment: the buffer within `bytes`, at least `blocks` blocks in all images if there is that much, some
+ * twice as many if there is plenty, no more than `pixels` outputs in a block (0: any number). */
 void ct__source_cut(ct__source *s, int64_t bytes, int64_t images, int64_t blocks, int64_t pixels);
 /* Copies the block at outputs (h, w) of image n, group g, position d into the buffer. */
 void ct__source_load(const ct__source *s, ct__local *local, int64_t n, int64_t g, int64_t d, int64_t h, int64_t w);

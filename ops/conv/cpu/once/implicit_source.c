@@ -158,9 +158,11 @@ void ct__source_cut(ct__source *s, int64_t bytes, int64_t images, int64_t blocks
     int64_t fit = lines; /* the most lines within the bytes */
     s->lines = fit;
     for (measure(s); s->bytes > bytes && s->lines > 1; measure(s)) s->lines = halve(s->lines, 1);
-    while (s->lines > 1 && others * s->segments * ct__ceil_div(lines, s->lines) < blocks &&
-           s->lines * s->segment > 8 * tile)
-        s->lines = halve(s->lines, 1);
+    /* More of them as long as they are large: threads that are kept waiting leave some to the others. */
+    for (int64_t count; s->lines > 1; s->lines = halve(s->lines, 1)) {
+        count = others * s->segments * ct__ceil_div(lines, s->lines);
+        if (s->lines * s->segment <= (count < blocks ? 8 : 96) * tile || count >= 2 * blocks) break;
+    }
     if (pixels && s->lines * s->segment > pixels) s->lines = pixels < s->segment ? 1 : pixels / s->segment;
     s->line_blocks = ct__ceil_div(lines, s->lines);
     s->lines = ct__ceil_div(lines, s->line_blocks);
