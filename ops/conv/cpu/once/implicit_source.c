@@ -190,6 +190,11 @@ static inline void copy_row(char *restrict to, const char *restrict from, int64_
            BYTES_AT_ONCE); /* what is left, and some of it again */
 }
 
+/* Every step-th of a row, four bytes each: of a stride that no tap looks between. */
+static inline void copy_every(char *restrict to, const char *restrict from, int64_t step, int64_t count) {
+    for (int64_t i = 0; i < count; i++) memcpy(to + 4 * i, from + 4 * i * step, 4);
+}
+
 /* Pixels of a few halves, an odd number, whose last pair lacks one: that stays zero. */
 static void copy_pixels(char *to, int64_t to_step, const char *from, int64_t step, int64_t pixels, int64_t channels) {
     for (int64_t i = 0; i < pixels; i++, to += 2 * to_step, from += 2 * step)
@@ -248,6 +253,9 @@ static void load_row(const ct__source *s, const char *from, char *to, int64_t be
         const int64_t size = ct__type_size(s->type);
         for (int64_t c = 0; c < s->channels; c++)
             copy_row(dst + c * s->channel_bytes, from + c * s->strides.c * size, (end - begin) * size);
+    } else if (!s->last && kernel->group == 1 && s->type == kernel->packed && ct__type_size(s->type) == 4) {
+        for (int64_t c = 0; c < s->channels; c++)
+            copy_every(dst + c * s->channel_bytes, from + c * s->strides.c * 4, s->strides.s[2], end - begin);
     } else if (s->last && s->strides.c == 1 && s->strides.s[2] == s->channels && s->padded == s->channels) {
         src.row = 0;
         ct__gemm_isa->pack_a(kernel, &src, dst, 0, 0, 1, (end - begin) * s->channels);
