@@ -12,6 +12,7 @@
 enum {
     CT__BLOCK_BYTES = 200 << 10, /* of a source block: it shares L2 with a panel of the weight */
     CT__LEAST_CHUNKS = 32,       /* so that many threads have something to do */
+    CT__FEW_CHANNELS = 4,        /* planes of a source that its blocks interleave */
 };
 
 /* What one tile goes over in the source: by k in the forward pass and the input gradient, by rows in the weight gradient. */
@@ -75,7 +76,8 @@ int64_t ct__taps_size(const ct_window *w, int a, bool transposed);
 int64_t ct__tables_bytes(const ct_conv_problem *p);
 void ct__taps_make(ct__taps *taps, const ct_window *w, int a, bool transposed, int64_t **at);
 
-/* Which way the buffer lies: as the source does, or, for pairs of channels, whichever way they can be paired. */
+/* Which way the buffer lies: as the source does; for pairs of channels, whichever way they can be paired; channels last where the
+ * rows of tiles are channels and these are few. */
 bool ct__source_channels_last(const ct__source *s);
 /* Whether patches are better. */
 bool ct__source_patches(const ct__source *s);

@@ -25,6 +25,7 @@ typedef struct pass {
     ct__source source;
     const ct__kernel *kernel;
     ct__sweep sweep; /* what the rows of a tile are */
+    bool taps_first; /* rows of the sums are [tap][channel], not [channel][tap] */
     int64_t outs;    /* output channels of a group */
     int64_t images;  /* of a block; if several, all pixels of them */
     int64_t panels, panel_groups, per_group;
@@ -125,19 +126,21 @@ static int64_t plan(pass *s, const ct_conv_problem *p, int64_t *tables) {
             t->step = 1;
         }
     }
+    from->along_pixels = true;
     from->last = ct__source_channels_last(from);
     const ct__taps *columns = &from->axis[2];
     /* With a stride half of what a row of a tile fetches is not looked at: fewer pixels then, to stay in the first cache. */
     const int64_t pixels = from->last || columns->step == 1 || from->channels < s->kernel->rows
                                ? BLOCK_PIXELS
                                : BLOCK_PIXELS / columns->step;
-    from->along_pixels = true;
     ct__source_cut(from, BLOCK_BYTES, g->batch, PARTS, pixels);
     pair_outputs(s, type);
     join_images(s);
-    s->sweep = from->last && g->channels_last && columns->spacing == 1       ? OVER_ROW_CHANNELS
+    const bool rows = g->channels_last || from->channels <= CT__FEW_CHANNELS;
+    s->sweep = from->last && rows && columns->spacing == 1                   ? OVER_ROW_CHANNELS
                : !from->last && from->channels < ct__min(columns->count, 14) ? OVER_TAPS
                                                                              : OVER_CHANNELS;
+    s->taps_first = g->channels_last || s->sweep == OVER_ROW_CHANNELS;
     const int64_t width = ct__panel_width(s->kernel), acc = ct__type_size(s->kernel->acc);
     s->panels = ct__ceil_div(s->outs, width);
     s->weights = from->channels * ct__window_taps(&g->window);
@@ -159,12 +162,11 @@ static int64_t plan(pass *s, const ct_conv_problem *p, int64_t *tables) {
     return g->groups * s->parts * (s->part_bytes + s->ld * acc) + 64 + s->worker_bytes * ct__threads();
 }
 
-/* Where tap (d, h, w) and channel c of the weight are among the sums: the order of the weight in memory. */
+/* Where tap (d, h, w) and channel c of the weight are among the sums: mostly the order of the weight in memory. */
 static int64_t row_of(const pass *s, int64_t d, int64_t h, int64_t w, int64_t c) {
     const int64_t *kernel = s->p->geometry.window.kernel;
     const int64_t tap = (d * kernel[1] + h) * kernel[2] + w;
-    return s->p->geometry.channels_last ? tap * s->source.channels + c
-                                        : c * ct__window_taps(&s->p->geometry.window) + tap;
+    return s->taps_first ? tap * s->source.channels + c : c * ct__window_taps(&s->p->geometry.window) + tap;
 }
 
 typedef struct place {
@@ -396,7 +398,7 @@ static void finish_rows(void *ctx, int64_t chunk, int worker) {
     ct_gemm how = {.c_type = s->source.type, .c_col = g->w.o};
     ct__finish finish = {.g = &how, .acc = s->kernel->acc, .c = w};
     /* In one run if rows follow each other in the weight as they do in the sums. */
-    const bool first_last = g->channels_last;
+    const bool first_last = s->taps_first;
     how.c_row = first_last ? g->w.i : g->w.k[2];
     int64_t step = how.c_row, size_of[4] = {kernel[0], kernel[1], kernel[2], s->source.channels},
             stride_of[4] = {g->w.k[0], g->w.k[1], g->w.k[2], g->w.i};
