@@ -194,25 +194,34 @@ TEST(exact_convolutions_keep_an_infinity_in_its_windows) {
 
 /* ---- Threads ---- */
 
-TEST(the_same_bits_at_any_number_of_threads) {
-    const int threads[] = {1, 2, 3, 7};
-    for (int last = 0; last < 2; last++) {
-        ct_tensor *x = ct_rand(last ? CT_DIMS(3, 20, 21, 17) : CT_DIMS(3, 17, 20, 21)),
-                  *w = ct_rand(last ? CT_DIMS(3, 3, 17, 40) : CT_DIMS(40, 17, 3, 3)), *b = ct_rand(CT_DIMS(40));
-        ct_tensor *first[4] = {NULL};
-        for (int i = 0; i < 4; i++) {
-            REQUIRE(ct_set_threads(threads[i]));
-            ct_tensor *in[3] = {ct_set_requires_grad(ct_clone(x), true), ct_set_requires_grad(ct_clone(w), true),
-                                ct_set_requires_grad(ct_clone(b), true)};
-            ct_tensor *y = ct_conv2d(in[0], in[1], .bias = in[2], .stride = 2, .pad = 1, .channels_last = last);
-            ct_tensor *g = ct_sin(y), *grads[3];
-            REQUIRE(ct_grad(&y, 1, &g, in, 3, grads, 0));
-            ct_tensor *now[4] = {y, grads[0], grads[1], grads[2]};
-            for (int j = 0; j < 4; j++) {
-                if (i == 0) first[j] = now[j];
-                else CHECK(harness_same_bits(first[j], now[j]));
-            }
+/* Of one convolution and its gradients. */
+static void check_bits(int64_t batch, int64_t ins, int64_t size, int64_t outs, int64_t kernel, int stride, bool last) {
+    const int threads[] = {1, 2, 7, 16};
+    ct_tensor *x = ct_rand(last ? CT_DIMS(batch, size, size + 1, ins) : CT_DIMS(batch, ins, size, size + 1)),
+              *w = ct_rand(last ? CT_DIMS(kernel, kernel, ins, outs) : CT_DIMS(outs, ins, kernel, kernel)),
+              *b = ct_rand(CT_DIMS(outs));
+    ct_tensor *first[4] = {NULL};
+    for (int i = 0; i < 4; i++) {
+        REQUIRE(ct_set_threads(threads[i]));
+        ct_tensor *in[3] = {ct_set_requires_grad(ct_clone(x), true), ct_set_requires_grad(ct_clone(w), true),
+                            ct_set_requires_grad(ct_clone(b), true)};
+        ct_tensor *y = ct_conv2d(in[0], in[1], .bias = in[2], .stride = stride, .pad = 1, .channels_last = last);
+        ct_tensor *g = ct_sin(y), *grads[3];
+        REQUIRE(ct_grad(&y, 1, &g, in, 3, grads, 0));
+        ct_tensor *now[4] = {y, grads[0], grads[1], grads[2]};
+        for (int j = 0; j < 4; j++) {
+            if (i == 0) first[j] = now[j];
+            else CHECK(harness_same_bits(first[j], now[j]));
         }
+    }
+}
+
+TEST(the_same_bits_at_any_number_of_threads) {
+    for (int last = 0; last < 2; last++) {
+        check_bits(3, 17, 20, 40, 3, 2, last);
+        check_bits(9, 40, 5, 130, 3, 2, last); /* several images to a block of the weight gradient, shared by panels */
+        check_bits(5, 3, 24, 40, 7, 2, last);  /* planes that it interleaves */
+        check_bits(16, 64, 4, 64, 3, 1, last); /* few of Winograd's tiles, shared by channels */
     }
     ct_set_threads(0);
 }

@@ -12,6 +12,7 @@
 enum {
     CT__BLOCK_BYTES = 200 << 10, /* of a source block: it shares L2 with a panel of the weight */
     CT__LEAST_CHUNKS = 32,       /* so that many threads have something to do */
+    CT__FEW_CHANNELS = 4,        /* planes of a source that its blocks interleave */
 };
 
 /* What one tile goes over in the source: by k in the forward pass and the input gradient, by rows in the weight gradient. */
@@ -75,12 +76,13 @@ int64_t ct__taps_size(const ct_window *w, int a, bool transposed);
 int64_t ct__tables_bytes(const ct_conv_problem *p);
 void ct__taps_make(ct__taps *taps, const ct_window *w, int a, bool transposed, int64_t **at);
 
-/* Which way the buffer lies: as the source does, or, for pairs of channels, whichever way they can be paired. */
+/* Which way the buffer lies: as the source does; for pairs of channels, whichever way they can be paired; channels last where the
+ * rows of tiles are channels and these are few. */
 bool ct__source_channels_last(const ct__source *s);
 /* Whether patches are better. */
 bool ct__source_patches(const ct__source *s);
-/* Chooses lines and segment: the buffer within `bytes`, at least `blocks` blocks in all images if there is that much, no
- * more than `pixels` outputs in a block (0: any number). */
+/* Chooses lines and segment: the buffer within `bytes`, at least `blocks` blocks in all images if there is that much, some
+ * twice as many if there is plenty, no more than `pixels` outputs in a block (0: any number). */
 void ct__source_cut(ct__source *s, int64_t bytes, int64_t images, int64_t blocks, int64_t pixels);
 /* Copies the block at outputs (h, w) of image n, group g, position d into the buffer. */
 void ct__source_load(const ct__source *s, ct__local *local, int64_t n, int64_t g, int64_t d, int64_t h, int64_t w);

@@ -13,7 +13,8 @@ enum {
     LOCAL_BYTES = 4 << 20, /* a set that one task goes over twice: from a cache, if not the nearest */
     LOCAL_LINE = 8192,     /* of a set whose lines lie apart: shorter ones are better read as they lie in memory */
     LOCAL_SETS = 8,        /* tasks that are enough */
-    SETTLED = 512,         /* parts whose sums one task puts together */
+    SETTLED = 512,         /* parts whose sums one task puts together, */
+    PARAMETERS = 32,       /* and channels whose gradients are summed at a time */
     ROWS = 64,             /* of neighboring lines that are summed in the dtype itself before they go to f64 */
 };
 
@@ -81,6 +82,8 @@ static void each_part(const channel_job *j, int64_t set, part_visit visit) {
 typedef struct channel_code {
     part_visit first, second; /* the two passes over a part; with the channels last, over all channels of it */
     void (*settle)(const channel_job *j, int64_t set); /* between them */
+    /* NULL, or what is formed of the sums by channel, of [first, end), once their sets are settled. */
+    void (*parameters)(const channel_job *j, int64_t first, int64_t end);
 } channel_code;
 
 typedef struct channel_tasks {
@@ -93,6 +96,7 @@ static void set_task(void *ctx, int64_t set, int worker) {
     const channel_tasks *t = ctx;
     each_part(t->job, set, t->code->first);
     t->code->settle(t->job, set);
+    if (t->job->batch && t->code->parameters) t->code->parameters(t->job, set, set + 1);
     each_part(t->job, set, t->code->second);
     if (t->job->streams) simd_fence();
 }
@@ -141,6 +145,8 @@ static void settle_task(void *ctx, int64_t chunk, int worker) {
     const channel_tasks *t = ctx;
     const int64_t each = sets_a_task(t->job), end = ct__min64((chunk + 1) * each, sets_of(t->job));
     for (int64_t set = chunk * each; set < end; set++) t->code->settle(t->job, set);
+    for (int64_t c = chunk * each; t->job->batch && t->code->parameters && c < end; c += PARAMETERS)
+        t->code->parameters(t->job, c, ct__min64(c + PARAMETERS, end));
 }
 
 static void settle_sets(channel_tasks *t) {
@@ -157,16 +163,31 @@ static bool is_local(const channel_job *j, int64_t bytes_an_element) {
     return (j->last ? j->items : sets_of(j)) >= LOCAL_SETS && (j->last ? !j->batch : near);
 }
 
+/* Where sets are not channels, the gradients of weight and bias come after all of them. */
+static void parameters_task(void *ctx, int64_t chunk, int worker) {
+    (void)worker;
+    const channel_tasks *t = ctx;
+    const int64_t first = chunk * PARAMETERS;
+    t->code->parameters(t->job, first, ct__min64(first + PARAMETERS, t->job->channels));
+}
+
+static void settle_parameters(channel_tasks *t) {
+    if (t->code->parameters && !t->job->batch)
+        ct__parallel((t->job->channels + PARAMETERS - 1) / PARAMETERS, parameters_task, t);
+}
+
 static void run_passes(channel_job *j, const channel_code *code, int64_t bytes_an_element) {
     channel_tasks t = {j, code};
     if (is_local(j, bytes_an_element)) {
         ct__parallel(j->last ? j->items : sets_of(j), j->last ? item_task : set_task, &t);
+        settle_parameters(&t);
         return;
     }
     const int64_t each = units_a_task(j), chunks = (units(j) + each - 1) / each;
     ct__parallel(chunks, first_task, &t);
     settle_sets(&t);
     ct__parallel(chunks, second_task, &t);
+    settle_parameters(&t);
 }
 
 /* ---- Calls ---- */
@@ -221,8 +242,8 @@ static size_t norm_scratch(const ct_call *call) {
 }
 
 static const channel_code norm_codes[2][2] = {
-    {{f32_first, f32_second, f32_settle}, {f32_last_first, f32_last_second, f32_settle}},
-    {{f64_first, f64_second, f64_settle}, {f64_last_first, f64_last_second, f64_settle}}};
+    {{f32_first, f32_second, f32_settle, NULL}, {f32_last_first, f32_last_second, f32_settle, NULL}},
+    {{f64_first, f64_second, f64_settle, NULL}, {f64_last_first, f64_last_second, f64_settle, NULL}}};
 
 static bool run_channel_norm(const ct_call *call, ct_stream *stream) {
     (void)stream;
@@ -250,8 +271,10 @@ static size_t norm_grad_scratch(const ct_call *call) {
 }
 
 static const channel_code grad_codes[2][2] = {
-    {{f32_grad_first, f32_grad_second, f32_grad_settle}, {f32_last_grad_first, f32_last_grad_second, f32_grad_settle}},
-    {{f64_grad_first, f64_grad_second, f64_grad_settle}, {f64_last_grad_first, f64_last_grad_second, f64_grad_settle}}};
+    {{f32_grad_first, f32_grad_second, f32_grad_settle, f32_param_grads},
+     {f32_last_grad_first, f32_last_grad_second, f32_grad_settle, f32_param_grads}},
+    {{f64_grad_first, f64_grad_second, f64_grad_settle, f64_param_grads},
+     {f64_last_grad_first, f64_last_grad_second, f64_grad_settle, f64_param_grads}}};
 
 static bool run_channel_norm_grad(const ct_call *call, ct_stream *stream) {
     (void)stream;
@@ -268,7 +291,6 @@ static bool run_channel_norm_grad(const ct_call *call, ct_stream *stream) {
     j.streams = j.y && norm_streams(j.y, (j.last ? j.channels : j.places) * (int64_t)size, bytes);
     (x->dtype == CT_F32 ? f32_spread_means : f64_spread_means)(&j);
     run_passes(&j, &grad_codes[x->dtype == CT_F64][j.last], 2 * (int64_t)size);
-    (x->dtype == CT_F32 ? f32_param_grads : f64_param_grads)(&j);
     return true;
 }
 
@@ -349,9 +371,9 @@ static void norm_grad_first(const ct_call *call, int64_t first, int64_t n, char 
 
 static void norm_grad_settle(const ct_call *call, char *const *ptr) {
     (void)ptr;
-    const bool f64 = call->in[3]->dtype == CT_F64;
-    settle_sets(&(channel_tasks){job_in(call), &grad_codes[f64][0]});
-    (f64 ? f64_param_grads : f32_param_grads)(job_in(call));
+    channel_tasks t = {job_in(call), &grad_codes[call->in[3]->dtype == CT_F64][0]};
+    settle_sets(&t);
+    settle_parameters(&t);
 }
 
 static void norm_grad_part(const ct_call *call, int64_t first, int64_t n, char *const *ptr) {

@@ -79,20 +79,22 @@ static void DO(_spread_means)(const channel_job *j) {
     }
 }
 
-static void DO(_param_grads)(const channel_job *j) {
+/* The gradients of weight and bias, of at most PARAMETERS channels: items come outside, for the sums of neighboring channels lie side by side. */
+static void DO(_param_grads)(const channel_job *j, int64_t first, int64_t end) {
     if (!j->dweight && !j->dbias) return;
-    for (int64_t c = 0; c < j->channels; c++) {
-        double g = 0, product = 0;
-        for (int64_t i = 0; i < j->items; i++) {
+    double g[PARAMETERS] = {0}, product[PARAMETERS] = {0};
+    for (int64_t i = 0; i < j->items; i++)
+        for (int64_t c = first; c < end; c++) {
             const int64_t set = j->batch ? c : i * j->groups + c / j->members;
             for (int64_t p = 0; p < j->parts; p++) {
                 const int64_t at = sum_at(j, i, c, p);
-                g += j->sums.a[at];
-                product += (j->sums.b[at] - j->rest[set] * j->sums.a[at]) * j->rstd[set];
+                g[c - first] += j->sums.a[at];
+                product[c - first] += (j->sums.b[at] - j->rest[set] * j->sums.a[at]) * j->rstd[set];
             }
         }
-        if (j->dweight) ((T *)j->dweight)[c] = (T)product;
-        if (j->dbias) ((T *)j->dbias)[c] = (T)g;
+    for (int64_t c = first; c < end; c++) {
+        if (j->dweight) ((T *)j->dweight)[c] = (T)product[c - first];
+        if (j->dbias) ((T *)j->dbias)[c] = (T)g[c - first];
     }
 }
 

@@ -97,9 +97,19 @@ static void measure(ct__source *s) {
     s->bytes = ct__round_up(s->bytes + 64, 64); /* a unit past the end may be prefetched, never used */
 }
 
+/* Of few channels the rows of a tile would be few as well: their planes are interleaved, so that the taps of a row of all of them
+ * lie side by side. Where every pixel is seen but once, that is no gain. */
+static bool interleaved(const ct__source *s) {
+    const ct__taps *columns = &s->axis[2];
+    return s->along_pixels && s->kernel->group == 1 && s->type == s->kernel->packed && ct__type_size(s->type) == 4 &&
+           s->strides.s[2] == 1 && s->strides.c != 1 && s->channels > 1 && s->channels <= CT__FEW_CHANNELS &&
+           columns->count > columns->step && columns->spacing == 1;
+}
+
 bool ct__source_channels_last(const ct__source *s) {
     const int64_t pixel = s->strides.s[2];
     if (s->kernel->group > 1 && (pixel != 1 || s->kernel->block)) return true;
+    if (interleaved(s)) return true;
     return s->strides.c == 1 && (s->channels > 1 || pixel != 1);
 }
 
@@ -158,9 +168,11 @@ void ct__source_cut(ct__source *s, int64_t bytes, int64_t images, int64_t blocks
     int64_t fit = lines; /* the most lines within the bytes */
     s->lines = fit;
     for (measure(s); s->bytes > bytes && s->lines > 1; measure(s)) s->lines = halve(s->lines, 1);
-    while (s->lines > 1 && others * s->segments * ct__ceil_div(lines, s->lines) < blocks &&
-           s->lines * s->segment > 8 * tile)
-        s->lines = halve(s->lines, 1);
+    /* More of them as long as they are large: threads that are kept waiting leave some to the others. */
+    for (int64_t count; s->lines > 1; s->lines = halve(s->lines, 1)) {
+        count = others * s->segments * ct__ceil_div(lines, s->lines);
+        if (s->lines * s->segment <= (count < blocks ? 8 : 96) * tile || count >= 2 * blocks) break;
+    }
     if (pixels && s->lines * s->segment > pixels) s->lines = pixels < s->segment ? 1 : pixels / s->segment;
     s->line_blocks = ct__ceil_div(lines, s->lines);
     s->lines = ct__ceil_div(lines, s->line_blocks);
@@ -188,6 +200,11 @@ static inline void copy_row(char *restrict to, const char *restrict from, int64_
            BYTES_AT_ONCE); /* what is left, and some of it again */
 }
 
+/* Every step-th of a row, four bytes each: of a stride that no tap looks between. */
+static inline void copy_every(char *restrict to, const char *restrict from, int64_t step, int64_t count) {
+    for (int64_t i = 0; i < count; i++) memcpy(to + 4 * i, from + 4 * i * step, 4);
+}
+
 /* Pixels of a few halves, an odd number, whose last pair lacks one: that stays zero. */
 static void copy_pixels(char *to, int64_t to_step, const char *from, int64_t step, int64_t pixels, int64_t channels) {
     for (int64_t i = 0; i < pixels; i++, to += 2 * to_step, from += 2 * step)
@@ -195,11 +212,33 @@ static void copy_pixels(char *to, int64_t to_step, const char *from, int64_t ste
 }
 
 typedef uint16_t halves __attribute__((vector_size(16)));
+typedef uint32_t words __attribute__((vector_size(16)));
 #if defined(__clang__)
-#define ZIP(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#define ZIP(a, b, ...)  __builtin_shufflevector(a, b, __VA_ARGS__)
+#define ZIP4(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
 #else
-#define ZIP(a, b, ...) __builtin_shuffle(a, b, (halves){__VA_ARGS__})
+#define ZIP(a, b, ...)  __builtin_shuffle(a, b, (halves){__VA_ARGS__})
+#define ZIP4(a, b, ...) __builtin_shuffle(a, b, (words){__VA_ARGS__})
 #endif
+
+/* to[i * channels + c] = from[c][i], four bytes each, planes so many bytes apart. */
+static void interleave(char *restrict to, const char *restrict from, int64_t plane, int64_t n, int64_t channels) {
+    int64_t i = 0;
+    for (; channels == 3 && i + 4 <= n; i += 4, to += 48) {
+        words x, y, z;
+        memcpy(&x, from + 4 * i, sizeof x);
+        memcpy(&y, from + 4 * i + plane, sizeof y);
+        memcpy(&z, from + 4 * i + 2 * plane, sizeof z);
+        const words xy = ZIP4(x, y, 0, 4, 1, 5), yz = ZIP4(y, z, 1, 5, 2, 6), zx = ZIP4(z, x, 2, 7, 3, 6);
+        const words first = ZIP4(xy, z, 0, 1, 4, 2), second = ZIP4(yz, zx, 0, 1, 7, 2),
+                    third = ZIP4(ZIP4(zx, y, 0, 1, 7, 7), zx, 0, 1, 2, 6);
+        memcpy(to, &first, sizeof first);
+        memcpy(to + 16, &second, sizeof second);
+        memcpy(to + 32, &third, sizeof third);
+    }
+    for (; i < n; i++, to += 4 * channels)
+        for (int64_t c = 0; c < channels; c++) memcpy(to + 4 * c, from + 4 * i + c * plane, 4);
+}
 
 /* to[i] = (x[i], y[i]) of halves; y NULL: (x[i], 0). */
 static void pair_halves(char *to, const char *x, const char *y, int64_t n) {
@@ -242,10 +281,15 @@ static void load_row(const ct__source *s, const char *from, char *to, int64_t be
         for (int64_t c = 0; c < (s->last ? 1 : s->channels); c++)
             load_pairs(s, from + c * s->strides.c * 2, to + c * s->channel_bytes, begin, end,
                        s->last ? s->channels : 1);
+    } else if (s->last && interleaved(s)) {
+        interleave(dst, from, s->strides.c * 4, end - begin, s->channels);
     } else if (!s->last && kernel->group == 1 && s->type == kernel->packed && s->strides.s[2] == 1) {
         const int64_t size = ct__type_size(s->type);
         for (int64_t c = 0; c < s->channels; c++)
             copy_row(dst + c * s->channel_bytes, from + c * s->strides.c * size, (end - begin) * size);
+    } else if (!s->last && kernel->group == 1 && s->type == kernel->packed && ct__type_size(s->type) == 4) {
+        for (int64_t c = 0; c < s->channels; c++)
+            copy_every(dst + c * s->channel_bytes, from + c * s->strides.c * 4, s->strides.s[2], end - begin);
     } else if (s->last && s->strides.c == 1 && s->strides.s[2] == s->channels && s->padded == s->channels) {
         src.row = 0;
         ct__gemm_isa->pack_a(kernel, &src, dst, 0, 0, 1, (end - begin) * s->channels);
@@ -344,7 +388,7 @@ void ct__source_ahead(const ct__source *s, ct__ahead *a, int64_t n, int64_t g, i
                             size;
     a->slices = ct__ceil_div(end - slice, depth->spacing);
     a->slice_bytes = depth->spacing * s->strides.s[0] * size;
-    a->channels = s->last || s->strides.c == 1 ? 1 : s->channels;
+    a->channels = (s->last && !interleaved(s)) || s->strides.c == 1 ? 1 : s->channels;
     a->channel_bytes = s->strides.c * size;
     a->span_bytes = ((last - first - 1) * s->strides.s[1] + width * s->strides.s[2]) * size;
     ct__ahead_limit(a, 4 * s->bytes);

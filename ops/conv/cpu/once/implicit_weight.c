@@ -1,18 +1,23 @@
 /* The weight gradient on the register tiles: rows of a tile are (tap, input channel), columns output channels, the sum goes
- * over the pixels of a block. Blocks are dealt to a fixed number of parts, each with sums of its own, which are added in
- * order at the end. The bias gradient is summed from the packed cotangent on its way. Half types
- * compute in f32, or by pairs of outputs where the kernel has products of pairs. */
+ * over the pixels of a block: some lines of an image, or several small images, so that a tile has long sums to form before it
+ * adds them to those in memory. Blocks are dealt to a fixed number of parts, each with sums of its own, which are added in
+ * order at the end; where parts are few, threads share one by panels of output channels. The bias gradient is summed from
+ * the packed cotangent on its way. Half types compute in f32, or by pairs of outputs where the kernel has products of
+ * pairs. */
 #include <string.h>
 
 #include "core/threads.h"
 #include "ops/conv/cpu/implicit.h"
 
 enum {
-    BLOCK_BYTES = 256 << 10, /* of a source block */
-    BLOCK_PIXELS = 512,
-    PARTS = 16,            /* of the sum, at most */
-    PART_BYTES = 16 << 20, /* of the sums of all parts */
-    FINISH_ROWS = 56,
+    BLOCK_BYTES = 256 << 10,  /* of a source block */
+    IMAGES_BYTES = 512 << 10, /* of one with several images */
+    BLOCK_PIXELS = 512,       /* whose cotangent, every channel of it, leaves L2 room for the block that follows */
+    IMAGES_PIXELS = 256,      /* of several images, at least, if they fit */
+    PARTS = 16,               /* of the sum, at most, */
+    MORE_PARTS = 32,          /* or where they are a small part of the work */
+    PART_BYTES = 16 << 20,    /* of the sums of all parts */
+    FINISH_ROWS = 16,         /* a cache line of the weight where they lie side by side */
 };
 
 typedef struct pass {
@@ -20,13 +25,17 @@ typedef struct pass {
     ct__source source;
     const ct__kernel *kernel;
     ct__sweep sweep; /* what the rows of a tile are */
+    bool taps_first; /* rows of the sums are [tap][channel], not [channel][tap] */
     int64_t outs;    /* output channels of a group */
+    int64_t images;  /* of a block; if several, all pixels of them */
     int64_t panels, panel_groups, per_group;
     int64_t blocks, parts;           /* of one group */
     int64_t weights, ld;             /* rows and row length of the sums of a part */
     bool borrowed;                   /* the cotangent is read where it lies: its channels are side by side already */
     int64_t line_bytes, pixel_bytes; /* of a line of the cotangent, packed or not */
+    int64_t image_bytes;             /* from an image of the cotangent to the next in a block */
     int64_t part_bytes, worker_bytes, packed_bytes;
+    int64_t slot_bytes;            /* of a worker's copy of an image's lines, ct__local and buffer */
     char *sums, *biases, *workers; /* [group][part][weights][ld], [group][part][ld] */
 } pass;
 
@@ -38,6 +47,62 @@ static void pair_outputs(pass *s, ct_gemm_type type) {
     if (kernel->group != 2 || kernel->block || !lies || from->segment % 2 || from->axis[2].positions % 2) return;
     from->pairs = true;
     s->kernel = kernel;
+}
+
+/* Several images to a block where one has few pixels. */
+static void join_images(pass *s) {
+    const ct__source *from = &s->source;
+    const int64_t batch = s->p->geometry.batch, pixels = from->lines * from->segment;
+    s->images = 1;
+    if (from->axis[0].positions * from->line_blocks * from->segments > 1) return;
+    const int64_t fit = ct__min(IMAGES_BYTES / from->bytes, ct__min(IMAGES_PIXELS / pixels, batch));
+    if (fit > 1) s->images = ct__ceil_div(batch, ct__ceil_div(batch, fit));
+}
+
+/* Times are in products of vectors, of which a copy of so many bytes takes one, and one is a byte of a part's sums on its way to
+ * memory and back. Of a block and a panel: */
+static double panel_time(const pass *s) {
+    enum { ADDED = 4 }; /* products that a vector of a tile takes on its way to the sums */
+    const int64_t pixels = s->images * s->source.lines * s->source.segment;
+    return (double)(s->weights * s->kernel->vecs) * (double)(pixels + ADDED);
+}
+
+/* What a cut into parts, each shared by panels, takes so many threads: the rounds of chunks, a part of one for what is uneven
+ * about them, and the work of all, so that one thread does not pay for what many gain. */
+static double time_of(const pass *s, int64_t parts, int64_t shares, int64_t threads) {
+    enum { COPIED = 4 };
+    const int64_t groups = s->p->geometry.groups;
+    const double panel = panel_time(s), sums = (double)parts * (double)s->part_bytes,
+                 copy = (double)(s->images * s->source.bytes) / COPIED;
+    const double chunk =
+        (double)ct__ceil_div(s->blocks, parts) * ((double)ct__ceil_div(s->panels, shares) * panel + copy);
+    const double all = (double)s->blocks * ((double)s->panels * panel + (double)shares * copy) + sums;
+    return ((double)ct__ceil_div(groups * parts * shares, threads) + 0.25) * chunk +
+           (double)groups * (sums + all) / (double)threads;
+}
+
+/* How many chunks share the blocks of a part by panels: every one of them copies the source for itself. */
+static int64_t shares_of(const pass *s, int64_t parts, int64_t threads) {
+    int64_t best = 1;
+    for (int64_t shares = 2; threads > 1 && shares <= s->panels; shares++)
+        if (time_of(s, parts, shares, threads) < time_of(s, parts, best, threads)) best = shares;
+    return ct__ceil_div(s->panels, ct__ceil_div(s->panels, best));
+}
+
+/* The number of parts is the same for any number of threads: the best for many. */
+static int64_t parts_of(const pass *s) {
+    enum { MANY = 16, SMALL = 50 };
+    const double work = (double)(s->blocks * s->panels) * panel_time(s);
+    int64_t most = PARTS;
+    while (most < MORE_PARTS && (double)((most + 1) * s->part_bytes) * SMALL <= work) most++;
+    most = ct__min(s->blocks, ct__min(most, PART_BYTES / (s->part_bytes + 1) + 1));
+    int64_t best = 1;
+    double least = 0;
+    for (int64_t parts = 1; parts <= most; parts++) {
+        const double time = time_of(s, parts, shares_of(s, parts, MANY), MANY);
+        if (parts == 1 || time < least) least = time, best = parts;
+    }
+    return best;
 }
 
 /* Everything but the data. Returns the scratch that is needed after the tables. */
@@ -61,49 +126,53 @@ static int64_t plan(pass *s, const ct_conv_problem *p, int64_t *tables) {
             t->step = 1;
         }
     }
+    from->along_pixels = true;
     from->last = ct__source_channels_last(from);
     const ct__taps *columns = &from->axis[2];
     /* With a stride half of what a row of a tile fetches is not looked at: fewer pixels then, to stay in the first cache. */
-    const int64_t pixels =
-        from->last || columns->step == 1 || from->channels < s->kernel->rows ? 0 : BLOCK_PIXELS / columns->step;
-    from->along_pixels = true;
+    const int64_t pixels = from->last || columns->step == 1 || from->channels < s->kernel->rows
+                               ? BLOCK_PIXELS
+                               : BLOCK_PIXELS / columns->step;
     ct__source_cut(from, BLOCK_BYTES, g->batch, PARTS, pixels);
     pair_outputs(s, type);
-    s->sweep = from->last && g->channels_last && columns->spacing == 1       ? OVER_ROW_CHANNELS
+    join_images(s);
+    const bool rows = g->channels_last || from->channels <= CT__FEW_CHANNELS;
+    s->sweep = from->last && rows && columns->spacing == 1                   ? OVER_ROW_CHANNELS
                : !from->last && from->channels < ct__min(columns->count, 14) ? OVER_TAPS
                                                                              : OVER_CHANNELS;
+    s->taps_first = g->channels_last || s->sweep == OVER_ROW_CHANNELS;
     const int64_t width = ct__panel_width(s->kernel), acc = ct__type_size(s->kernel->acc);
     s->panels = ct__ceil_div(s->outs, width);
     s->weights = from->channels * ct__window_taps(&g->window);
     s->ld = s->panels * width;
-    s->blocks = g->batch * from->axis[0].positions * from->line_blocks * from->segments;
+    s->blocks = ct__ceil_div(g->batch, s->images) * from->axis[0].positions * from->line_blocks * from->segments;
     s->part_bytes = s->weights * s->ld * acc;
-    s->parts = ct__min(s->blocks, ct__min(PARTS, PART_BYTES / (s->part_bytes + 1) + 1));
-    /* every group of panels copies the source for itself */
-    s->panel_groups = ct__min(s->panels, ct__ceil_div(from->borrowed ? CT__LEAST_CHUNKS : PARTS, s->parts * g->groups));
+    s->parts = parts_of(s);
+    s->panel_groups = shares_of(s, s->parts, ct__threads()); /* no sum depends on it */
     s->per_group = ct__ceil_div(s->panels, s->panel_groups);
-    s->panel_groups = ct__ceil_div(s->panels, s->per_group);
     const int64_t pixel = g->y.s[2] * acc;
     s->borrowed = type == wide && g->y.c == 1 && !p->bias_grad && pixel % 2048 != 0;
     s->pixel_bytes = s->borrowed ? pixel : width * acc; /* or of a pair of them */
     s->line_bytes = s->borrowed ? g->y.s[1] * acc : from->segment * width * acc / s->kernel->group;
-    s->packed_bytes = s->borrowed ? 0 : ct__round_up(from->lines * s->line_bytes, 64);
-    const int64_t runs = ct__round_up(from->lines * (int64_t)sizeof(ct__run), 64);
-    s->worker_bytes = 64 + from->bytes + s->packed_bytes + runs;
+    s->image_bytes = s->borrowed ? g->y.n * acc : from->lines * s->line_bytes;
+    s->packed_bytes = s->borrowed ? 0 : ct__round_up(s->images * s->image_bytes, 64);
+    const int64_t runs = ct__round_up(s->images * from->lines * (int64_t)sizeof(ct__run), 64);
+    s->slot_bytes = 64 + from->bytes;
+    s->worker_bytes = s->images * s->slot_bytes + s->packed_bytes + runs;
     return g->groups * s->parts * (s->part_bytes + s->ld * acc) + 64 + s->worker_bytes * ct__threads();
 }
 
-/* Where tap (d, h, w) and channel c of the weight are among the sums: the order of the weight in memory. */
+/* Where tap (d, h, w) and channel c of the weight are among the sums: mostly the order of the weight in memory. */
 static int64_t row_of(const pass *s, int64_t d, int64_t h, int64_t w, int64_t c) {
     const int64_t *kernel = s->p->geometry.window.kernel;
     const int64_t tap = (d * kernel[1] + h) * kernel[2] + w;
-    return s->p->geometry.channels_last ? tap * s->source.channels + c
-                                        : c * ct__window_taps(&s->p->geometry.window) + tap;
+    return s->taps_first ? tap * s->source.channels + c : c * ct__window_taps(&s->p->geometry.window) + tap;
 }
 
 typedef struct place {
     int64_t n, group, d, h, w; /* as in implicit.c */
-    int64_t lines, outputs;    /* of this block */
+    int64_t images;            /* of this block, from n on, */
+    int64_t lines, outputs;    /* lines of each, and outputs of a line */
     ct__ahead ahead[2];        /* the next block of the cotangent, then of the source, */
     int64_t rate;              /* so many lines with every tile */
 } place;
@@ -137,7 +206,8 @@ static void add_line(const pass *s, char *bias, const char *line, int64_t output
     }
 }
 
-/* The cotangent of the block's lines, one panel of channels, [line][output][channel]; and its sums. Returns where it is. */
+/* The cotangent of the block's lines, one panel of channels, [image][line][output][channel]; and its sums. Returns where it
+ * is. */
 static const char *pack_panel(const pass *s, const place *at, char *packed, int64_t panel, char *bias) {
     const ct_conv_problem *p = s->p;
     const ct_image_strides *y = &p->geometry.y;
@@ -147,11 +217,12 @@ static const char *pack_panel(const pass *s, const place *at, char *packed, int6
         return (const char *)p->y + (at->n * y->n + at->group * s->outs + panel * width + at->d * y->s[0] +
                                      at->h * y->s[1] + at->w * y->s[2]) *
                                         size;
-    for (int64_t line = 0; line < at->lines; line++) {
-        const int64_t from = at->n * y->n + (at->group * s->outs + panel * width) * y->c + at->d * y->s[0] +
+    for (int64_t i = 0; i < at->images * at->lines; i++) {
+        const int64_t image = i / at->lines, line = i % at->lines;
+        const int64_t from = (at->n + image) * y->n + (at->group * s->outs + panel * width) * y->c + at->d * y->s[0] +
                              (at->h + line) * y->s[1] + at->w * y->s[2];
         const ct__matrix src = {(const char *)p->y + from * size, s->source.type, y->s[2], y->c};
-        char *to = packed + line * s->line_bytes;
+        char *to = packed + image * s->image_bytes + line * s->line_bytes;
         ct__gemm_isa->pack_b(s->kernel, &src, to, at->outputs, have);
         if (bias) add_line(s, bias, to, at->outputs, have);
     }
@@ -168,11 +239,14 @@ static void multiply_row(const pass *s, place *at, const ct__local *local, const
                   vecs = ct__ceil_div(have, kernel->lanes);
     const ct__tile_fn *tiles = kernel->tiles[(vecs - 1) * 2 + (have % kernel->lanes != 0)];
     ct__tile t = {.b = packed, .b_step = s->pixel_bytes, .cols = (int)have, .runs = runs, .accumulate = !first};
-    for (int64_t line = 0; line < at->lines; line++) {
+    const int64_t image_bytes = from->borrowed ? from->strides.n * ct__type_size(from->type) : s->slot_bytes;
+    for (int64_t i = 0; i < at->images * at->lines; i++) {
+        const int64_t image = i / at->lines, line = i % at->lines;
         const int64_t row = (at->h + line) * rows->step + rows->offset[th];
         if (row < 0 || row >= rows->source) continue;
         runs[t.n_runs++] =
-            (ct__run){(line * rows->step + rows->offset[th] - rows->low) * from->row_bytes, line * s->line_bytes};
+            (ct__run){image * image_bytes + (line * rows->step + rows->offset[th] - rows->low) * from->row_bytes,
+                      image * s->image_bytes + line * s->line_bytes};
     }
     t.k = t.n_runs ? at->outputs / kernel->group : 0;
     if (!t.n_runs && !first) return;
@@ -199,11 +273,15 @@ static void multiply_row(const pass *s, place *at, const ct__local *local, const
         }
 }
 
+static ct__local *slot_of(const pass *s, int64_t worker, int64_t image) {
+    return (ct__local *)(void *)(s->workers + worker * s->worker_bytes + image * s->slot_bytes);
+}
+
 static void add_block(const pass *s, place *at, ct__local *local, int64_t part, int64_t share, bool first) {
     const ct__source *from = &s->source;
     const ct__taps *slices = &from->axis[0];
     const int64_t width = ct__panel_width(s->kernel), acc = ct__type_size(s->kernel->acc);
-    char *packed = local->buffer + from->bytes;
+    char *packed = (char *)local + s->images * s->slot_bytes;
     ct__run *runs = (ct__run *)(void *)(packed + s->packed_bytes);
     char *sums = s->sums + (at->group * s->parts + part) * s->part_bytes;
     char *biases = s->biases + (at->group * s->parts + part) * s->ld * acc;
@@ -233,7 +311,8 @@ static place place_of(const pass *s, int64_t group, int64_t block) {
     at.w = block % from->segments * from->segment, block /= from->segments;
     at.h = block % from->line_blocks * from->lines, block /= from->line_blocks;
     at.d = block % from->axis[0].positions;
-    at.n = block / from->axis[0].positions;
+    at.n = block / from->axis[0].positions * s->images;
+    at.images = ct__min(s->images, s->p->geometry.batch - at.n);
     at.lines = ct__min(from->lines, from->axis[1].positions - at.h);
     at.outputs = ct__min(from->segment, from->axis[2].positions - at.w);
     return at;
@@ -268,28 +347,39 @@ static void sum_part(void *ctx, int64_t chunk, int worker) {
     const int64_t share = chunk % s->panel_groups, part = chunk / s->panel_groups % s->parts,
                   group = chunk / s->panel_groups / s->parts;
     const int64_t begin = s->blocks * part / s->parts, end = s->blocks * (part + 1) / s->parts;
-    ct__local *local = (ct__local *)(void *)(s->workers + worker * s->worker_bytes);
     for (int64_t block = begin; block < end; block++) {
         place at = place_of(s, group, block);
         const place next = place_of(s, group, block + 1);
         if (block + 1 < end) look_ahead(s, &at, &next, share);
-        if (s->p->w) ct__source_load(&s->source, local, at.n, at.group, at.d, at.h, at.w);
-        add_block(s, &at, local, part, share, block == begin);
+        for (int64_t image = 0; s->p->w && image < at.images; image++)
+            ct__source_load(&s->source, slot_of(s, worker, image), at.n + image, at.group, at.d, at.h, at.w);
+        add_block(s, &at, slot_of(s, worker, 0), part, share, block == begin);
     }
 }
 
 /* ---- Adding the parts ---- */
 
+/* sums[from, from + count) += those of the other parts, in order. By lines: those of all parts are on their way at once. */
 static void add_parts(const pass *s, char *sums, int64_t from, int64_t count, int64_t step) {
-    const int64_t acc = ct__type_size(s->kernel->acc);
-    for (int64_t part = 1; part < s->parts; part++) {
-        const char *more = sums + part * step;
-        if (acc == 8)
+    enum { LINE = 16 };
+    if (ct__type_size(s->kernel->acc) == 8) {
+        for (int64_t part = 1; part < s->parts; part++)
             for (int64_t i = from; i < from + count; i++)
-                ((double *)(void *)sums)[i] += ((const double *)(const void *)more)[i];
-        else
-            for (int64_t i = from; i < from + count; i++)
-                ((float *)(void *)sums)[i] += ((const float *)(const void *)more)[i];
+                ((double *)(void *)sums)[i] += ((const double *)(const void *)(sums + part * step))[i];
+        return;
+    }
+    for (int64_t i = from; i < from + count; i += LINE) {
+        const int64_t have = ct__min(LINE, from + count - i);
+        float sum[LINE] = {0};
+        memcpy(sum, sums + i * 4, (size_t)have * 4);
+        for (int64_t part = 1; part < s->parts; part++) {
+            const float *more = (const float *)(const void *)(sums + part * step) + i;
+            if (have == LINE)
+                for (int j = 0; j < LINE; j++) sum[j] += more[j];
+            else
+                for (int64_t j = 0; j < have; j++) sum[j] += more[j];
+        }
+        memcpy(sums + i * 4, sum, (size_t)have * 4);
     }
 }
 
@@ -308,7 +398,7 @@ static void finish_rows(void *ctx, int64_t chunk, int worker) {
     ct_gemm how = {.c_type = s->source.type, .c_col = g->w.o};
     ct__finish finish = {.g = &how, .acc = s->kernel->acc, .c = w};
     /* In one run if rows follow each other in the weight as they do in the sums. */
-    const bool first_last = g->channels_last;
+    const bool first_last = s->taps_first;
     how.c_row = first_last ? g->w.i : g->w.k[2];
     int64_t step = how.c_row, size_of[4] = {kernel[0], kernel[1], kernel[2], s->source.channels},
             stride_of[4] = {g->w.k[0], g->w.k[1], g->w.k[2], g->w.i};
@@ -365,8 +455,8 @@ bool ct__conv_weight(const ct_conv_problem *problem, void *scratch) {
     s.biases = at + groups * s.parts * s.part_bytes;
     at = s.biases + groups * s.parts * s.ld * ct__type_size(s.kernel->acc);
     s.workers = (char *)scratch + ct__round_up(at - (char *)scratch, 64);
-    for (int64_t worker = 0; worker < ct__threads(); worker++) {
-        ct__local *local = (ct__local *)(void *)(s.workers + worker * s.worker_bytes);
+    for (int64_t i = 0; i < ct__threads() * s.images; i++) {
+        ct__local *local = slot_of(&s, i / s.images, i % s.images);
         *local = (ct__local){-1, -1, (char *)local + 64, NULL};
     }
     ct__parallel(groups * s.parts * s.panel_groups, sum_part, &s);

@@ -24,7 +24,8 @@ typedef struct gradient {
     const ct__kernel *kernel;
     int64_t width, panels, columns; /* columns: output channels, whole vectors */
     int64_t section, group;         /* planes of results and tiles of each in a group, at most */
-    int64_t chunk;                  /* tiles transformed by one worker at a time: rows of them, or parts of a row */
+    int64_t chunk;                  /* tiles transformed by one worker at a time: rows of them, or parts of a row, */
+    int64_t shares;                 /* and into how many the channels of such tiles are cut, where these are few */
     int64_t depth;                  /* tiles multiplied at a time: chunks of them */
     int64_t first, end;             /* the tiles of the group at work, */
     int64_t d0, d1, low, high;      /* its planes of results, and of sources */
@@ -49,12 +50,35 @@ WINOGRAD_EVALUATE(transform_cotangents_5, 5, false)
 WINOGRAD_EVALUATE(transform_cotangents_4, 4, false)
 WINOGRAD_EVALUATE(transform_cotangents_2, 2, false)
 
-/* Tiles [first, end) of the cotangent's plane d; bias: where the sums of its channels go, or NULL. */
-static void transform_plane(const gradient *g, int64_t d, int64_t first, int64_t end, float *bias, float *band,
-                            winograd_ahead *ahead) {
+/* A chunk is a part of a plane of x or of the cotangent, and some of its channels. */
+typedef struct part {
+    bool x;
+    int64_t plane, first, end;
+    int64_t channel, channels;
+    float *bias; /* where the sums of the cotangent's channels go, or NULL */
+} part;
+static part part_of(const gradient *g, int64_t chunk) {
+    const winograd_pass *pass = g->frame.pass;
+    const int64_t chunks = ct__ceil_div(g->end - g->first, g->chunk), sources = g->high - g->low;
+    const int64_t share = chunk % g->shares;
+    chunk /= g->shares;
+    part p = {.x = chunk / chunks < sources, .first = g->first + chunk % chunks * g->chunk};
+    p.plane = p.x ? g->low + chunk / chunks : g->d0 + chunk / chunks - sources;
+    p.end = ct__min(p.first + g->chunk, g->end);
+    const int64_t all = p.x ? pass->in_channels : pass->out_channels;
+    const int64_t most = ct__ceil_div(ct__ceil_div(all, LANES), g->shares) * LANES;
+    p.channel = ct__min(all, share * most);
+    p.channels = ct__min(most, all - p.channel);
+    if (!p.x && g->bias_parts) p.bias = g->bias_parts + (chunk - sources * chunks) * g->sum_row;
+    return p;
+}
+
+/* A part of the cotangent. */
+static void transform_plane(const gradient *g, const part *p, float *band, winograd_ahead *ahead) {
     const winograd_frame *f = &g->frame;
     const winograd_image *y = &f->y;
-    const int64_t step = f->step, tiles = g->end - g->first;
+    const int64_t step = f->step, tiles = g->end - g->first, d = p->plane, first = p->first, end = p->end;
+    float *const bias = p->bias;
     winograd_evaluate_fn *transform = step == 5   ? transform_cotangents_5
                                       : step == 4 ? transform_cotangents_4
                                                   : transform_cotangents_2;
@@ -62,8 +86,8 @@ static void transform_plane(const gradient *g, int64_t d, int64_t first, int64_t
         const winograd_run run = winograd_next_run(&f->tiles, at, end);
         const int64_t row = run.row * step, col = run.col * step;
         const float *image = winograd_plane(y, run.image, d);
-        for (int64_t c = 0; c < g->columns; c += LANES) {
-            const int lanes = (int)ct__min(LANES, f->pass->out_channels - c);
+        for (int64_t c = p->channel; c < p->channel + p->channels; c += LANES) {
+            const int lanes = (int)ct__min(LANES, p->channel + p->channels - c);
             float *to =
                 g->z + c / g->width * g->z_panel + c % g->width + ((d - g->d0) * tiles + at - g->first) * g->width;
             vf32 sum = bias && at > first ? vf32_load(bias + c) : vf32_zero();
@@ -88,37 +112,32 @@ static void transform_plane(const gradient *g, int64_t d, int64_t first, int64_t
     }
 }
 
-/* A chunk is a part of a plane of x or of the cotangent. */
-typedef struct part {
-    bool x;
-    int64_t plane, first, end;
-} part;
-static part part_of(const gradient *g, int64_t chunk) {
-    const int64_t chunks = ct__ceil_div(g->end - g->first, g->chunk), sources = g->high - g->low;
-    part p = {.x = chunk / chunks < sources, .first = g->first + chunk % chunks * g->chunk};
-    p.plane = p.x ? g->low + chunk / chunks : g->d0 + chunk / chunks - sources;
-    p.end = ct__min(p.first + g->chunk, g->end);
-    return p;
-}
-
 static void transform_chunk(void *ctx, int64_t chunk, int worker) {
     const gradient *g = ctx;
-    const winograd_pass *p = g->frame.pass;
     const int64_t tiles = g->end - g->first, chunks = ct__ceil_div(tiles, g->chunk), sources = g->high - g->low;
     float *band = g->bands + worker * g->band;
     const part now = part_of(g, chunk), next = part_of(g, chunk + 1);
     winograd_ahead ahead = {0};
-    if (chunk + 1 < (sources + g->d1 - g->d0) * chunks)
+    winograd_image image = next.x ? g->frame.x : g->frame.y;
+    if (chunk + 1 < (sources + g->d1 - g->d0) * chunks * g->shares && next.channels > 0) {
         ahead = winograd_ahead_of(&g->frame, next.x, next.plane, next.first, next.end);
-    CT_ISA_FN(ct__winograd_ahead_start)
-    (&ahead, (now.end - now.first) * ct__ceil_div(now.x ? p->in_channels : p->out_channels, LANES));
+        image.data += next.channel * image.c;
+        ahead.image = &image;
+        ahead.channels = next.channels;
+    }
+    CT_ISA_FN(ct__winograd_ahead_start)(&ahead, (now.end - now.first) * ct__ceil_div(now.channels, LANES));
     if (now.x) {
+        winograd_pass pass = *g->frame.pass; /* as if it had no other channels */
+        winograd_frame frame = g->frame;
+        pass.in_channels = now.channels;
+        frame.pass = &pass;
+        frame.x.data += now.channel * frame.x.c;
         const int64_t at = (now.plane - g->low) * tiles + now.first - g->first;
-        const winograd_points points = {g->v + at * g->v_tile, g->v_point, sources * tiles * g->v_tile, g->v_tile};
-        CT_ISA_FN(ct__winograd_transform_tiles)(&points, &g->frame, now.plane, now.first, now.end, band, &ahead);
+        const winograd_points points = {g->v + at * g->v_tile + now.channel, g->v_point, sources * tiles * g->v_tile,
+                                        g->v_tile};
+        CT_ISA_FN(ct__winograd_transform_tiles)(&points, &frame, now.plane, now.first, now.end, band, &ahead);
     } else {
-        float *bias = g->bias_parts ? g->bias_parts + (chunk - sources * chunks) * g->sum_row : NULL;
-        transform_plane(g, now.plane, now.first, now.end, bias, band, &ahead);
+        transform_plane(g, &now, band, &ahead);
     }
 }
 
@@ -295,6 +314,11 @@ static void plan(const winograd_pass *p, gradient *g) {
     g->row_blocks = ct__ceil_div(p->in_channels, g->row_block); /* none of them is empty */
     if (g->at_once) g->sum_point = winograd_odd(g->row_block * g->width);
     g->in_blocks = ct__ceil_div(p->in_channels, WEIGHT_BLOCK);
+    /* Three chunks of transforms for each thread, if there are vectors enough: no result depends on it. */
+    const int64_t parts = (slots + g->section) * ct__ceil_div(g->group, g->chunk),
+                  vectors = ct__max64(p->in_channels, p->out_channels) / LANES;
+    const int64_t wanted = ct__threads() > 1 ? ct__ceil_div(3 * ct__threads(), parts) : 1;
+    g->shares = ct__max64(1, ct__min(wanted, vectors));
 }
 
 static int64_t sums_of(const gradient *g) { return (g->at_once ? ct__threads() : 1) * WINOGRAD_POINTS * g->sum_point; }
@@ -318,7 +342,7 @@ static void add_phase(gradient *g) {
         for (g->first = 0; g->first < g->frame.tiles.count; g->first = g->end, g->accumulate = true) {
             g->end = ct__min(g->first + g->group, g->frame.tiles.count);
             const int64_t chunks = ct__ceil_div(g->end - g->first, g->chunk), planes = g->d1 - g->d0;
-            ct__parallel((g->high - g->low + planes) * chunks, transform_chunk, g);
+            ct__parallel((g->high - g->low + planes) * chunks * g->shares, transform_chunk, g);
             const int64_t each = g->depth / g->chunk, all = planes * chunks;
             for (int64_t chunk = 0; p->bias_grad && chunk < all; chunk += each)
                 for (int64_t o = 0; o < p->out_channels; o++) {
