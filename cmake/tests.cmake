@@ -111,6 +111,12 @@ foreach(name test_cuda_fused test_cuda_fused_rows) # of the module too
             CT_TEST_GENERATED="${CT_GENERATED_DIR}")
     endif()
 endforeach()
+if(TARGET test_cuda_cores AND TARGET cotangent_cuda) # of the module too
+    target_sources(test_cuda_cores PRIVATE ops/conv/cuda/cores/plan.c)
+    target_include_directories(test_cuda_cores SYSTEM PRIVATE ${CT_CUDA_INCLUDE})
+    target_compile_definitions(test_cuda_cores PRIVATE CT_TEST_CORES CT_TEST_SOURCE="${CMAKE_CURRENT_SOURCE_DIR}"
+        CT_TEST_GENERATED="${CT_GENERATED_DIR}")
+endif()
 if(TARGET test_charts)
     target_sources(test_charts PRIVATE cli/train/buffer.c cli/train/chart.c cli/train/number.c)
 endif()

@@ -163,28 +163,51 @@ TEST_LIMIT(tf32_rounds_to_ten_bits_and_only_when_it_is_on, 240) {
 /* Small integers, whose products and sums TF32 has all digits of. */
 static ct_tensor *integers(ct_dims shape) { return ct_cast(ct_randint(shape, -2, 3), CT_F32); }
 
+/* All gradients of integers are those of the CPU to the last digit. */
+static void check_integers(ct_device d, int batch, int in, int out, int height, int width, int side, int pad,
+                           int activation) {
+    ct_scope {
+        ct_tensor *given[3] = {integers(CT_DIMS(batch, in, height, width)), integers(CT_DIMS(out, in, side, side)),
+                               integers(CT_DIMS(out))};
+        ct_tensor *g = integers(CT_DIMS(batch, out, height + 2 * pad - side + 1, width + 2 * pad - side + 1)),
+                  *grads[2][3] = {{0}};
+        for (int there = 0; there < 2; there++) {
+            const ct_device where = there ? d : cpu;
+            ct_tensor *leaves[3], *g_there = ct_to(g, where);
+            for (int k = 0; k < 3; k++) leaves[k] = ct_set_requires_grad(ct_detach(ct_to(given[k], where)), true);
+            ct_tensor *y = ct_conv2d(leaves[0], leaves[1], .bias = leaves[2], .pad = pad, .activation = activation,
+                                     .exact = true); /* by products of integers, not by Winograd */
+            REQUIRE(ct_grad(&y, 1, &g_there, leaves, 3, grads[there], 0));
+        }
+        for (int k = 0; k < 3; k++) CHECK(ct_item(ct_amax(ct_abs(ct_sub(ct_to(grads[1][k], cpu), grads[0][k])))) == 0);
+    }
+}
+
 TEST_LIMIT(a_cotangent_with_channels_first_goes_to_tensor_cores_once, 60) {
     setenv("CT_TUNE", "0", 1);
     CUDA(d);
     ct_set_device(cpu);
     ct_set_tf32(true);
     harness_log_start();
-    ct_scope {
-        ct_tensor *in[3] = {integers(CT_DIMS(4, 16, 14, 14)), integers(CT_DIMS(72, 16, 3, 3)), integers(CT_DIMS(72))};
-        ct_tensor *g = integers(CT_DIMS(4, 72, 14, 14)), *grads[2][3] = {{0}};
-        for (int there = 0; there < 2; there++) {
-            const ct_device where = there ? d : cpu;
-            ct_tensor *leaves[3], *g_there = ct_to(g, where);
-            for (int k = 0; k < 3; k++) leaves[k] = ct_set_requires_grad(ct_detach(ct_to(in[k], where)), true);
-            ct_tensor *y = ct_conv2d(leaves[0], leaves[1], .bias = leaves[2], .pad = 1, .activation = CT_ACT_RELU,
-                                     .exact = !there); /* on the CPU by products of integers too, not by Winograd */
-            REQUIRE(ct_grad(&y, 1, &g_there, leaves, 3, grads[there], 0));
-        }
-        for (int k = 0; k < 3; k++) CHECK(ct_item(ct_amax(ct_abs(ct_sub(ct_to(grads[1][k], cpu), grads[0][k])))) == 0);
-    }
+    check_integers(d, 4, 16, 72, 14, 14, 3, 1, CT_ACT_RELU);
     harness_log_stop();
     ct_set_tf32(false);
     CHECK(calls_by(" channels_last ") == 1);
+}
+
+/* Whichever way was measured to be the fastest, cuDNN's or our own. */
+TEST_LIMIT(gradients_in_tf32_of_integers_are_exact_by_any_way, 120) {
+    CUDA(d);
+    ct_set_device(cpu);
+    REQUIRE(setenv("XDG_CACHE_HOME", own_folder(), 1) == 0);
+    ct_set_tf32(true);
+    check_integers(d, 64, 32, 64, 26, 26, 3, 0, CT_ACT_RELU);
+    check_integers(d, 8, 16, 40, 28, 28, 3, 1, CT_ACT_RELU);
+    check_integers(d, 4, 24, 16, 16, 20, 5, 2, CT_ACT_NONE);
+    check_integers(d, 2, 33, 35, 13, 11, 1, 0, CT_ACT_RELU);
+    check_integers(d, 3, 8, 12, 9, 130, 3, 1, CT_ACT_NONE);
+    ct_set_tf32(false);
+    remove_own_folder();
 }
 
 TEST_LIMIT(convolutions_have_the_same_bits_at_every_run, 240) {

@@ -29,6 +29,13 @@ CT_DEVICE void ct_mma_tf32(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, u
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
+// Rounded to TF32, to the nearest; the products by themselves cut off.
+CT_DEVICE uint32_t ct_tf32(float x) {
+    uint32_t r;
+    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(r) : "f"(x));
+    return r;
+}
+
 // Four matrices; lane l gives the address of row l % 8 of matrix l / 8.
 CT_DEVICE void ct_load_matrices(uint32_t (&r)[4], const void *row) {
     const uint32_t at = (uint32_t)__cvta_generic_to_shared(row);

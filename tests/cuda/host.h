@@ -1,5 +1,5 @@
 // What device code needs of CUDA's language to be compiled for the host. The threads of a block are threads of the host, which meet at barriers;
-// blocks come one after the other.
+// blocks come one after the other. With tests/cuda/warps.h before it they are coroutines, whose warps work together.
 #pragma once
 
 #include <math.h>
@@ -15,6 +15,8 @@
 #define __launch_bounds__(...)
 #define __align__(bytes)        alignas(bytes)
 #define __shared__              static
+
+#ifndef CT_WARPS
 #define CT_DYNAMIC_SHARED(name) alignas(16) static char name[1 << 16]
 
 struct ct_place {
@@ -61,6 +63,8 @@ extern "C" int ct_run_blocks(void (*kernel)(const void *), const void *arguments
     return 1;
 }
 
+#endif
+
 template <typename To, typename From> static To ct_same_bits(From x) {
     To y;
     memcpy(&y, &x, sizeof y);
@@ -81,7 +85,11 @@ static int64_t min(int64_t x, int64_t y) { return x < y ? x : y; }
 struct float2 {
     float x, y;
 };
-struct uint4 {
+struct alignas(16) float4 {
+    float x, y, z, w;
+};
+struct alignas(16) uint4 {
     uint32_t x, y, z, w;
 };
+static float4 make_float4(float x, float y, float z, float w) { return float4{x, y, z, w}; }
 static float2 make_float2(float x, float y) { return float2{x, y}; }

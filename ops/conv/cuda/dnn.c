@@ -89,6 +89,7 @@ static bool run_product(const ct_call *call, const ct_conv_problem *p, const ct_
 static bool run_way(const ct_call *call, const ct_conv_problem *p, const ct_conv_plan *plan, const ct_conv_way *w,
                     cudnnHandle_t handle, char *scratch, cudnnStatus_t *status) {
     if (w->product) return run_product(call, p, &plan->key, w->need, scratch, status);
+    if (w->own) return *status = CUDNN_STATUS_SUCCESS, ct_conv_own_run(call, p, scratch);
     const int out = ct_conv_output(p->kind);
     const bool wide = ct_conv_has_more(p) && !w->fused && ct_conv_is_half(p->views[CT_CONV_X].dtype);
     ct_conv_problem folded;
@@ -145,7 +146,7 @@ static bool attempt(void *context, int i) {
 static void log_choice(const ct_call *call, const ct_conv_plan *p) {
     const ct_conv_way *w = &p->ways[p->chosen];
     char line[256], what[64];
-    if (w->product) snprintf(what, sizeof what, "a product");
+    if (w->product || w->own) snprintf(what, sizeof what, w->own ? "kernels of our own" : "a product");
     else
         snprintf(what, sizeof what, "engine %lld (notes %x, %x)", (long long)w->plan.engine, w->plan.notes,
                  w->plan.behavior);
@@ -172,8 +173,8 @@ static void choose(const ct_call *call, const ct_conv_problem *p, ct_conv_plan *
     for (int i = 0; i < made->n; i++) {
         const ct_conv_way *w = &made->ways[i];
         const uint64_t id[] = {measured.ways, (uint64_t)w->plan.engine, w->plan.knobs,
-                               (uint64_t)w->folded << 3 | (uint64_t)w->product << 2 | (uint64_t)w->last << 1 |
-                                   w->fused};
+                               (uint64_t)w->own << 4 | (uint64_t)w->folded << 3 | (uint64_t)w->product << 2 |
+                                   (uint64_t)w->last << 1 | w->fused};
         measured.ways = ct_conv_hash(id, sizeof id);
         if (w->need > t.room) t.room = w->need;
     }

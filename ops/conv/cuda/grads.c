@@ -1,9 +1,13 @@
-/* The gradients of a convolution with channels first on Tensor Cores, which want channels last: its cotangent is brought there once, times
- * the activation's derivative and with the bias's gradient summed on the way, and both convolutions read it as it then lies. */
+/* The gradients of a convolution with channels first on Tensor Cores, in one of three ways, chosen by measuring. cuDNN wants channels last: the
+ * cotangent is brought there once, times the activation's derivative and with the bias's gradient summed on the way, and both convolutions
+ * read it as it then lies. Kernels of our own (ops/conv/cuda/cores.h) read it as it lies, and have the activation in their own pass: that
+ * of the weight's gradient beside cuDNN's for the input, or both. */
 #include "ops/conv/cuda/grads.h"
 
 #include "backends/cuda/branch.h"
 #include "backends/cuda/tune.h"
+#include "ops/conv/cuda/conv.h"
+#include "ops/conv/cuda/cores.h"
 #include "ops/conv/cuda/dnn.h"
 #include "ops/conv/cuda/dnn/plan.h"
 
@@ -105,6 +109,36 @@ static const char *can(const ct_call *call) {
     return why ? why : ct_cuda_conv_weight_grad_dnn_can(&h.weight);
 }
 
+/* ---- Ways ---- */
+
+enum { LAST, OWN_WEIGHT, OWN, WAYS };
+
+/* For kernels of our own; either gradient. */
+static ct_cores_problem own_problem(const ct_call *call, bool input) {
+    const conv_fused_grad_attrs *a = call->attrs;
+    ct_cores_problem p = {.x = input ? call->out[0] : call->in[2],
+                          .w = input ? call->in[3] : call->out[1],
+                          .g = call->in[0],
+                          .active = a->activation == CT_ACT_NONE ? NULL : call->in[1],
+                          .bias = !input && wants_bias(call) ? call->out[2] : NULL,
+                          .activation = a->activation};
+    for (int d = 0; d < 2; d++) {
+        p.stride[d] = ct_cuda_conv_listed(&a->strides, d, 1), p.dilation[d] = ct_cuda_conv_listed(&a->dilations, d, 1);
+        p.before[d] = a->pads.n == 4 ? a->pads.d[2 * d] : ct_cuda_conv_listed(&a->pads, d, 0);
+    }
+    return p;
+}
+
+/* NULL, or why a way is none. *bytes: what its weight's gradient needs of scratch, which comes first in it. */
+static const char *refuses(const ct_call *call, int way, size_t *bytes) {
+    *bytes = 0;
+    if (way == LAST) return NULL;
+    const ct_cores_problem weight = own_problem(call, false), input = own_problem(call, true);
+    const char *why = ct_cores_weight_refuses(call, &weight, bytes);
+    *bytes = aligned(*bytes);
+    return why || way == OWN_WEIGHT ? why : ct_cores_input_refuses(call, &input);
+}
+
 /* Small gradients may be computed beside each other, and then have workspaces of their own. */
 static bool are_small(const ct_call *call, size_t workspaces) {
     const size_t most = 32 << 20, size = ct_cuda_dtype_size(call->in[0]->dtype);
@@ -112,15 +146,20 @@ static bool are_small(const ct_call *call, size_t workspaces) {
 }
 
 /* Here engines may be measured, which read a cotangent: any numbers will do. */
-static size_t scratch(const ct_call *call) {
+static size_t scratch_of(const ct_call *call, int way) {
     const ct_cuda_conv_grads p = pass_of(call);
+    size_t own;
     halves h;
+    if (refuses(call, way, &own) || way == OWN) return own;
     divide(call, ct_cuda_address(call->in[0]), 0, &h);
-    const size_t input = ct_cuda_conv_input_grad_dnn_scratch(&h.input),
-                 weight = aligned(ct_cuda_conv_weight_grad_dnn_scratch(&h.weight));
+    const size_t input = ct_cuda_conv_input_grad_dnn_scratch(&h.input);
+    if (way == OWN_WEIGHT) return own + cotangent_bytes(call) + input;
+    const size_t weight = aligned(ct_cuda_conv_weight_grad_dnn_scratch(&h.weight));
     const size_t both = are_small(call, input + weight) ? input + weight : input > weight ? input : weight;
     return cotangent_bytes(call) + sums_bytes(call, &p) + both;
 }
+
+/* ---- cuDNN ---- */
 
 /* The gradients of bias and weights, on the stream of the call of the latter. */
 static bool make_weights(const ct_call *call, ct_cuda_conv_grads *p, halves *h) {
@@ -151,19 +190,115 @@ static bool make_both(const ct_call *call, ct_cuda_conv_grads *p, halves *h, ct_
     return ct_cuda_branch_end(call, &branch) && ok;
 }
 
-static bool run(const ct_call *call, ct_stream *stream) {
+/* Brings the cotangent to channels last, at `to` in scratch, with its sums behind it where p says so. */
+static bool bring(const ct_call *call, ct_cuda_conv_grads *p) {
     static ct_cuda_function passes[] = CT_CUDA_OF_FLOATS("channels_last");
+    p->g = ct_cuda_address(call->in[0]);
+    p->y = p->activation == CT_ACT_NONE ? NULL : ct_cuda_address(call->in[1]);
+    p->aligned = ct_cuda_is_aligned(p->g) && ct_cuda_is_aligned(p->y);
+    const ct_cuda_shape shape = {.grid = (unsigned)(p->parts * p->channel_tiles), .block = CT_CUDA_GRADS_THREADS};
+    return ct_cuda_launch(call, &passes[call->in[0]->dtype], shape, p);
+}
+
+static bool run_last(const ct_call *call, ct_stream *stream) {
     ct_cuda_conv_grads p = pass_of(call);
     p.to = ct_cuda_scratch(call);
-    p.g = ct_cuda_address(call->in[0]);
-    p.y = p.activation == CT_ACT_NONE ? NULL : ct_cuda_address(call->in[1]);
     p.sums = wants_bias(call) ? (double *)(void *)(p.to + cotangent_bytes(call)) : NULL;
-    p.aligned = ct_cuda_is_aligned(p.g) && ct_cuda_is_aligned(p.y);
-    const ct_cuda_shape shape = {.grid = (unsigned)(p.parts * p.channel_tiles), .block = CT_CUDA_GRADS_THREADS};
-    if (!ct_cuda_launch(call, &passes[call->in[0]->dtype], shape, &p)) return false;
+    if (!bring(call, &p)) return false;
     halves h;
     divide(call, p.to, cotangent_bytes(call) + sums_bytes(call, &p), &h);
     return make_both(call, &p, &h, stream);
+}
+
+/* ---- Kernels of our own ---- */
+
+static bool run_own_input(const ct_call *call) {
+    const ct_cores_problem p = own_problem(call, true);
+    return ct_cores_input_run(call, &p);
+}
+
+/* cuDNN's for the input, behind `used` bytes of scratch. */
+static bool run_last_input(const ct_call *call, size_t used, ct_stream *stream) {
+    ct_cuda_conv_grads p = pass_of(call);
+    p.to = ct_cuda_scratch(call) + used;
+    if (!bring(call, &p)) return false;
+    halves h;
+    divide(call, p.to, used + cotangent_bytes(call), &h);
+    return ct_cuda_conv_input_grad_dnn_run(&h.input, stream);
+}
+
+/* The weight's gradient is a branch of its own in a recording: neither needs the other. */
+static bool run_own(const ct_call *call, int way, size_t weight_bytes, ct_stream *stream) {
+    const ct_cores_problem weight = own_problem(call, false);
+    ct_cuda_branch branch;
+    if (!ct_cuda_branch_begin(call, &branch)) return false;
+    const bool ok = ct_cores_weight_run(branch.apart ? &branch.call : call, &weight, ct_cuda_scratch(call)) &&
+                    (way == OWN ? run_own_input(call) : run_last_input(call, weight_bytes, stream));
+    return ct_cuda_branch_end(call, &branch) && ok;
+}
+
+static bool run_way(const ct_call *call, int way, ct_stream *stream) {
+    size_t own;
+    if (refuses(call, way, &own)) way = LAST;
+    return way == LAST ? run_last(call, stream) : run_own(call, way, own, stream);
+}
+
+/* ---- The choice ---- */
+
+/* Measured in memory of its own, since what scratch is needed depends on the choice. */
+typedef struct trial {
+    ct_call call;
+    ct_stream *stream;
+    CUdeviceptr memory;
+    size_t need[WAYS];
+} trial;
+
+static bool attempt(void *context, int way) {
+    trial *t = context;
+    size_t most = 0, own;
+    for (int i = 0; i < WAYS; i++)
+        if (t->need[i] > most) most = t->need[i];
+    if (refuses(&t->call, way, &own)) return false;
+    if (!t->memory && ct_cuda.cuMemAlloc_v2(&t->memory, most) != CUDA_SUCCESS) return false;
+    t->call.scratch = (ct_memory_part){.buffer = (void *)(uintptr_t)t->memory, .bytes = most};
+    return run_way(&t->call, way, t->stream);
+}
+
+static int way_of(const ct_call *call) {
+    const conv_fused_grad_attrs *a = call->attrs;
+    const ct_view *g = call->in[0], *x = call->in[2], *w = call->in[3];
+    size_t own;
+    /* an engine for a cotangent that is not aligned would be measured while others are */
+    if (!ct_cuda_tune_is_on() || !ct_cuda_is_aligned(ct_cuda_address(g)) || refuses(call, OWN_WEIGHT, &own))
+        return LAST;
+    const ct_cores_problem p = own_problem(call, false);
+    int64_t key[24] = {a->activation,
+                       wants_bias(call),
+                       a->exact,
+                       (call->flags & CT_CALL_LASTING) != 0,
+                       ct_cuda_is_aligned(ct_cuda_address(x)),
+                       !refuses(call, OWN, &own)};
+    int n = 6;
+    for (int d = 0; d < 4; d++) key[n++] = x->dims[d], key[n++] = w->dims[d], key[n++] = g->dims[d];
+    for (int d = 0; d < 2; d++) key[n++] = p.stride[d], key[n++] = p.dilation[d], key[n++] = p.before[d];
+    trial t = {.call = *call, .stream = call->stream};
+    for (int i = 0; i < WAYS; i++)
+        t.need[i] = scratch_of(call, i); /* engines are measured here, not inside of a measurement */
+    const int way = ct_cuda_tune(call, "conv-gradients", key, sizeof key, WAYS, attempt, &t);
+    CUcontext before;
+    if (t.memory && ct_cuda_enter(call->device.index, &before)) {
+        ct_cuda.cuMemFree_v2(t.memory);
+        ct_cuda_leave(before);
+    }
+    return refuses(call, way, &own) ? LAST : way;
+}
+
+static size_t scratch(const ct_call *call) { return scratch_of(call, way_of(call)); }
+
+static bool run(const ct_call *call, ct_stream *stream) {
+    const int way = way_of(call);
+    /* another choice may have been made since scratch was asked for */
+    return run_way(call, scratch_of(call, way) <= call->scratch.bytes ? way : LAST, stream);
 }
 
 CT_CUDA_KERNELS(conv_grads) = {

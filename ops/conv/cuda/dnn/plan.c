@@ -243,6 +243,13 @@ static void add_product(ct_conv_plan *made, const ct_call *call, const ct_conv_p
     made->ways[made->n++] = w;
 }
 
+static void add_own(ct_conv_plan *made, const ct_call *call, const ct_conv_problem *p) {
+    ct_conv_way w = {.own = true};
+    if (made->n == CT_CONV_WAYS || ct_conv_own_refuses(call, p, &w.need)) return;
+    for (int i = 0; i < CT_CONV_OPERANDS; i++) w.room[i] = CT_CONV_IN_PLACE;
+    made->ways[made->n++] = w;
+}
+
 static void find_ways(ct_conv_plan *made, const ct_call *call, const ct_conv_problem *p, cudnnHandle_t handle) {
     const ct_conv_key *k = &made->key;
     const ct_dtype dtype = p->views[CT_CONV_X].dtype;
@@ -270,6 +277,7 @@ static void find_ways(ct_conv_plan *made, const ct_call *call, const ct_conv_pro
     /* The other layout, through copies. */
     if (!made->n || (cores && !is_last)) WAYS(p, 8, .last = !is_last);
 #undef WAYS
+    if (!(one && made->n)) add_own(made, call, p);
 }
 
 static void forget(ct_conv_plan *p) {

@@ -5,7 +5,7 @@
  * is aligned is used in place; another one, as the filter [kh,kw,C,K] of channels last, goes through a packed copy in scratch.
  *
  * A way is a layout, whether bias, residual and activation are in the same pass, whether the stride is folded into
- * channels, and an engine; or it is a product by cuBLASLt. The ways of a
+ * channels, and an engine; or it is a product by cuBLASLt, or kernels of our own (ops/conv/cuda/cores.h). The ways of a
  * problem are found at the first call with such sizes and kept. */
 #ifndef COTANGENT_OPS_CONV_CUDA_DNN_PLAN_H
 #define COTANGENT_OPS_CONV_CUDA_DNN_PLAN_H
@@ -13,6 +13,7 @@
 #include "backends/cuda/blas.h"
 #include "backends/cuda/cuda.h"
 #include "backends/cuda/dnn.h"
+#include "ops/conv/cuda/cores.h"
 
 #ifdef CT_CUDA_DNN
 
@@ -63,6 +64,7 @@ typedef struct ct_conv_way {
     bool last, fused;
     bool product; /* by cuBLASLt: there is no plan */
     bool folded;  /* the stride into channels, x and w through copies */
+    bool own;     /* a gradient by kernels of our own: there is no plan */
     ct_dnn_plan plan;
     size_t room
         [CT_CONV_OPERANDS]; /* where in scratch a packed copy is; CT_CONV_IN_PLACE: the operand is used as it lies */
@@ -85,6 +87,9 @@ typedef struct ct_conv_plan {
 ct_conv_plan *ct_conv_plan_for(const ct_call *call, const ct_conv_problem *p, cudnnHandle_t handle);
 /* The product that it is; false: it is none. */
 bool ct_conv_product(const ct_conv_problem *p, const ct_conv_key *k, ct_cuda_blas_product *product);
+/* A gradient for kernels of our own: why it is none, with the bytes of scratch, and running it. */
+const char *ct_conv_own_refuses(const ct_call *call, const ct_conv_problem *p, size_t *scratch);
+bool ct_conv_own_run(const ct_call *call, const ct_conv_problem *p, char *scratch);
 /* The problem with its stride folded into channels (ops/conv/cuda/fold.h); false: it is none for that. */
 bool ct_conv_fold(const ct_conv_problem *p, ct_conv_problem *folded);
 /* Folds an operand into memory, or back from there. */

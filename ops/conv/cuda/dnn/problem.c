@@ -104,6 +104,28 @@ const char *ct_conv_refuses(const ct_conv_problem *p) {
     return NULL;
 }
 
+/* ---- Kernels of our own ---- */
+
+static ct_cores_problem own_problem(const ct_conv_problem *p) {
+    ct_cores_problem c = {.x = &p->views[CT_CONV_X], .w = &p->views[CT_CONV_W], .g = &p->views[CT_CONV_Y]};
+    c.bias = p->kind == CT_CONV_INPUT_GRAD ? p->bias : NULL;
+    for (int d = 0; d < 2; d++) c.stride[d] = p->stride[d], c.dilation[d] = p->dilation[d], c.before[d] = p->before[d];
+    return c;
+}
+
+const char *ct_conv_own_refuses(const ct_call *call, const ct_conv_problem *p, size_t *scratch) {
+    const ct_cores_problem c = own_problem(p);
+    *scratch = 0;
+    return p->kind == CT_CONV_FORWARD       ? "it is no gradient"
+           : p->kind == CT_CONV_WEIGHT_GRAD ? ct_cores_weight_refuses(call, &c, scratch)
+                                            : ct_cores_input_refuses(call, &c);
+}
+
+bool ct_conv_own_run(const ct_call *call, const ct_conv_problem *p, char *scratch) {
+    const ct_cores_problem c = own_problem(p);
+    return p->kind == CT_CONV_WEIGHT_GRAD ? ct_cores_weight_run(call, &c, scratch) : ct_cores_input_run(call, &c);
+}
+
 /* ---- Layouts ---- */
 
 void ct_conv_packed_strides(const ct_view *view, bool last, int64_t *strides) {
