@@ -7,9 +7,10 @@
 #include <cotangent/capture.h>
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <unistd.h>
+
+#include "support/signals.h"
 
 enum { MOST_THREADS = 256, MOST_PREFETCH = 4096 };
 
@@ -114,11 +115,9 @@ static void notice_fork(ct_loader *loader) {
     loader->next = loader->position;
 }
 
-/* Workers take no signals: those are for the threads of the program. */
 static void start_threads(ct_loader *loader) {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
+    sigset_t before;
+    ct__signals_block(&before);
     while (loader->started < loader->threads &&
            pthread_create(&loader->running[loader->started], NULL, run, loader) == 0)
         loader->started++;

@@ -3,10 +3,10 @@
  * One thread makes all of them, since MPI is to be left by the one that has joined it. */
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <time.h>
 
 #include "dist/dist.h"
+#include "support/signals.h"
 
 static struct {
     pthread_mutex_t lock;
@@ -34,10 +34,9 @@ static void *run(void *none) {
 
 static bool start(void) {
     pthread_t thread;
-    sigset_t all, before;
+    sigset_t before;
     if (keeper.running) return true;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are for the threads of the program */
+    ct__signals_block(&before);
     keeper.running = pthread_create(&thread, NULL, run, NULL) == 0 && pthread_detach(thread) == 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return keeper.running;

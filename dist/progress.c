@@ -2,10 +2,10 @@
  * would stand still until somebody asks. All use of the engine is under one lock. It sleeps while nothing is on its
  * way, and while the program itself waits. */
 #include <pthread.h>
-#include <signal.h>
 #include <time.h>
 
 #include "dist/dist.h"
+#include "support/signals.h"
 
 enum { NAP = 200000 }; /* nanoseconds between two looks: a few percent of a processor while something is on its way */
 
@@ -65,9 +65,8 @@ static void *run(void *none) {
 }
 
 void ct__progress_start(void) {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are for the threads of the program */
+    sigset_t before;
+    ct__signals_block(&before);
     stop = false;
     running = pthread_create(&thread, NULL, run, NULL) == 0; /* without it calls move when the program calls */
     pthread_sigmask(SIG_SETMASK, &before, NULL);

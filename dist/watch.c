@@ -2,11 +2,11 @@
  * host with it as soon as it reads something. A thread looks at what is under way; what is over its time limit ends the job:
  * communicators are aborted, so that devices and those who wait for them go on, and every later call tells why. */
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <time.h>
 
 #include "dist/device.h"
+#include "support/signals.h"
 
 /* Of a stream the later ones end later: when there is no room for one, those before it are enough to see that it stands still. */
 enum { ROOM = 64 };
@@ -71,10 +71,9 @@ static void *run(void *none) {
 
 static void start(void) {
     pthread_t thread;
-    sigset_t all, before;
+    sigset_t before;
     if (watch.running) return;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are for the threads of the program */
+    ct__signals_block(&before);
     watch.running = pthread_create(&thread, NULL, run, NULL) == 0 && pthread_detach(thread) == 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
