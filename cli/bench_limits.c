@@ -27,23 +27,23 @@ typedef struct peak {
 /* Operands of all bits: a processor that multiplies zeros takes less power, and may run faster than it ever does on numbers. */
 static _Alignas(64) unsigned char operands[3][64];
 
+#define ALL_SUMS(F) (F(s0) + F(s1) + F(s2) + F(s3) + F(s4) + F(s5) + F(s6) + F(s7) + F(s8) + F(s9) + F(s10) + F(s11))
 /* Twelve sums by name, since an array would go through memory; in each round the operands count as new. */
-#define PEAK(NAME, TARGET, TYPE, STEP, FIRST)                                                                          \
-    __attribute__((target(TARGET))) static float NAME(void) {                                                          \
-        TYPE a, b, c, s0, s1, s2, s3, s4, s5, s6, s7, s8, s9, s10, s11;                                                \
-        memcpy(&a, operands[0], sizeof a), memcpy(&b, operands[1], sizeof b), memcpy(&c, operands[2], sizeof c);       \
-        s0 = s3 = s6 = s9 = a, s1 = s4 = s7 = s10 = b, s2 = s5 = s8 = s11 = c;                                         \
-        __asm__ volatile(""                                                                                            \
-                         : "+x"(s0), "+x"(s1), "+x"(s2), "+x"(s3), "+x"(s4), "+x"(s5), "+x"(s6), "+x"(s7), "+x"(s8),   \
-                           "+x"(s9), "+x"(s10), "+x"(s11));                                                            \
-        for (int round = 0; round < ROUNDS; round++) {                                                                 \
-            __asm__ volatile("" : "+x"(a), "+x"(b), "+x"(c));                                                          \
-            s0 = STEP(a, b, s0), s1 = STEP(b, c, s1), s2 = STEP(c, a, s2), s3 = STEP(a, b, s3);                        \
-            s4 = STEP(b, c, s4), s5 = STEP(c, a, s5), s6 = STEP(a, b, s6), s7 = STEP(b, c, s7);                        \
-            s8 = STEP(c, a, s8), s9 = STEP(a, b, s9), s10 = STEP(b, c, s10), s11 = STEP(c, a, s11);                    \
-        }                                                                                                              \
-        return (float)(FIRST(s0) + FIRST(s1) + FIRST(s2) + FIRST(s3) + FIRST(s4) + FIRST(s5) + FIRST(s6) + FIRST(s7) + \
-                       FIRST(s8) + FIRST(s9) + FIRST(s10) + FIRST(s11));                                               \
+#define PEAK(NAME, TARGET, TYPE, STEP, FIRST)                                                                        \
+    __attribute__((target(TARGET))) static float NAME(void) {                                                        \
+        TYPE a, b, c, s0, s1, s2, s3, s4, s5, s6, s7, s8, s9, s10, s11;                                              \
+        memcpy(&a, operands[0], sizeof a), memcpy(&b, operands[1], sizeof b), memcpy(&c, operands[2], sizeof c);     \
+        s0 = s3 = s6 = s9 = a, s1 = s4 = s7 = s10 = b, s2 = s5 = s8 = s11 = c;                                       \
+        __asm__ volatile(""                                                                                          \
+                         : "+x"(s0), "+x"(s1), "+x"(s2), "+x"(s3), "+x"(s4), "+x"(s5), "+x"(s6), "+x"(s7), "+x"(s8), \
+                           "+x"(s9), "+x"(s10), "+x"(s11));                                                          \
+        for (int round = 0; round < ROUNDS; round++) {                                                               \
+            __asm__ volatile("" : "+x"(a), "+x"(b), "+x"(c));                                                        \
+            s0 = STEP(a, b, s0), s1 = STEP(b, c, s1), s2 = STEP(c, a, s2), s3 = STEP(a, b, s3);                      \
+            s4 = STEP(b, c, s4), s5 = STEP(c, a, s5), s6 = STEP(a, b, s6), s7 = STEP(b, c, s7);                      \
+            s8 = STEP(c, a, s8), s9 = STEP(a, b, s9), s10 = STEP(b, c, s10), s11 = STEP(c, a, s11);                  \
+        }                                                                                                            \
+        return (float)ALL_SUMS(FIRST);                                                                               \
     }
 #define FIRST_512(v)        _mm512_cvtss_f32(v)
 #define FIRST_512D(v)       _mm512_cvtsd_f64(v)

@@ -39,36 +39,47 @@ static inline block_loops block_loops_of(const lane_block *s) {
                          s->src_axis, s->dst_lane, 0};
 }
 
-/* Defines a block function: BODY sees `T *to`, `const S *from`. With `rows`, what lies side by side, a row of its own, has a loop without
- * steps. */
-#define BLOCK_FN(name, T, S, I, rows, BODY)                                                       \
-    static int64_t name(const lane_block *s) {                                                    \
-        const block_loops l = block_loops_of(s);                                                  \
-        const uint64_t bound = (uint64_t)s->bound;                                                \
-        const int64_t along = s->along;                                                           \
-        const bool row = rows && along == 1 && l.index_in == 1 && l.src_in == 1 && l.dst_in == 0; \
-        for (int64_t o = 0; o < l.outer; o++) {                                                   \
-            const I *index = (const I *)s->index + o * l.index_out;                               \
-            const S *src = (const S *)(const void *)s->src + o * l.src_out;                       \
-            T *dst = (T *)(void *)s->dst + o * l.dst_out;                                         \
-            int64_t i = 0;                                                                        \
-            if (row)                                                                              \
-                for (; i < l.inner && (uint64_t)(int64_t)index[i] < bound; i++) {                 \
-                    T *to = dst + index[i];                                                       \
-                    const S *from = src + i;                                                      \
-                    BODY;                                                                         \
-                }                                                                                 \
-            for (; i < l.inner; i++) {                                                            \
-                const int64_t k = index[i * l.index_in];                                          \
-                if (__builtin_expect((uint64_t)k >= bound, 0))                                    \
-                    return l.lanes_inside ? o * s->n_lanes + i : i * s->n_lanes + o;              \
-                T *to = dst + k * along + i * l.dst_in;                                           \
-                const S *from = src + i * l.src_in;                                               \
-                BODY;                                                                             \
-            }                                                                                     \
-        }                                                                                         \
-        return -1;                                                                                \
+/* Whether what the inner loop goes over lies side by side, in a row of its own. */
+static inline bool block_is_rows(const lane_block *s, const block_loops *l) {
+    return s->along == 1 && l->index_in == 1 && l->src_in == 1 && l->dst_in == 0;
+}
+
+/* Defines a block function: BODY sees `T *to`, `const S *from`. FIRST says how many of an inner loop are done already: FROM_START, or
+ * BEHIND_ROW, which has ROW_FN's loop without steps go over a row, up to an index that is out of range. */
+#define BLOCK_FN(name, T, S, I, FIRST, BODY)                                                    \
+    static int64_t name(const lane_block *s) {                                                  \
+        const block_loops l = block_loops_of(s);                                                \
+        for (int64_t o = 0; o < l.outer; o++)                                                   \
+            for (int64_t i = FIRST(name, T, S, I); i < l.inner; i++) {                          \
+                const int64_t k = ((const I *)s->index)[o * l.index_out + i * l.index_in];      \
+                if (__builtin_expect((uint64_t)k >= (uint64_t)s->bound, 0))                     \
+                    return l.lanes_inside ? o * s->n_lanes + i : i * s->n_lanes + o;            \
+                T *to = (T *)(void *)s->dst + o * l.dst_out + k * s->along + i * l.dst_in;      \
+                const S *from = (const S *)(const void *)s->src + o * l.src_out + i * l.src_in; \
+                BODY;                                                                           \
+            }                                                                                   \
+        return -1;                                                                              \
     }
+#define FROM_START(name, T, S, I) 0
+
+#define ROW_FN(name, T, S, I, BODY)                                                             \
+    static int64_t name##_row(T *dst, const S *src, const I *index, int64_t n, int64_t bound) { \
+        int64_t i = 0;                                                                          \
+        for (; i < n && (uint64_t)(int64_t)index[i] < (uint64_t)bound; i++) {                   \
+            T *to = dst + index[i];                                                             \
+            const S *from = src + i;                                                            \
+            BODY;                                                                               \
+        }                                                                                       \
+        return i;                                                                               \
+    }
+#define BEHIND_ROW(name, T, S, I)                                                                           \
+    (block_is_rows(s, &l)                                                                                   \
+         ? name##_row((T *)(void *)s->dst + o * l.dst_out, (const S *)(const void *)s->src + o * l.src_out, \
+                      (const I *)s->index + o * l.index_out, l.inner, s->bound)                             \
+         : 0)
+#define BLOCK_AND_ROW_FN(name, T, S, I, BODY) \
+    ROW_FN(name, T, S, I, BODY)               \
+    BLOCK_FN(name, T, S, I, BEHIND_ROW, BODY)
 
 typedef struct lanes {
     const ct_call *call;

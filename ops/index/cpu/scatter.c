@@ -6,9 +6,9 @@
 
 /* ---- scatter: elements by size ---- */
 
-#define PUT_FNS(bits)                                                              \
-    BLOCK_FN(put_##bits##_i32, unit##bits, unit##bits, int32_t, true, *to = *from) \
-    BLOCK_FN(put_##bits##_i64, unit##bits, unit##bits, int64_t, true, *to = *from)
+#define PUT_FNS(bits)                                                                \
+    BLOCK_AND_ROW_FN(put_##bits##_i32, unit##bits, unit##bits, int32_t, *to = *from) \
+    BLOCK_AND_ROW_FN(put_##bits##_i64, unit##bits, unit##bits, int64_t, *to = *from)
 PUT_FNS(8)
 PUT_FNS(16)
 PUT_FNS(32)
@@ -40,9 +40,9 @@ static bool run_scatter(const ct_call *call, ct_stream *stream) {
 
 /* ---- scatter_extreme: NaN wins ---- */
 
-#define FOLD_FNS(fold, type, T, S, BODY)                      \
-    BLOCK_FN(fold##_##type##_i32, T, S, int32_t, false, BODY) \
-    BLOCK_FN(fold##_##type##_i64, T, S, int64_t, false, BODY)
+#define FOLD_FNS(fold, type, T, S, BODY)                           \
+    BLOCK_FN(fold##_##type##_i32, T, S, int32_t, FROM_START, BODY) \
+    BLOCK_FN(fold##_##type##_i64, T, S, int64_t, FROM_START, BODY)
 #define PLAIN_FNS(type, T, WIDE)                                                 \
     FOLD_FNS(prod, type, T, T, *to = (T)((WIDE)*to * (WIDE)*from))               \
     FOLD_FNS(max, type, T, T, *to = *from > *to || *from != *from ? *from : *to) \

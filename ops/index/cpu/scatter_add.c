@@ -6,9 +6,9 @@
 
 #include "gen/index.attrs.h"
 
-#define ADD_FNS(type, T, S, BODY)                         \
-    BLOCK_FN(add_##type##_i32, T, S, int32_t, true, BODY) \
-    BLOCK_FN(add_##type##_i64, T, S, int64_t, true, BODY)
+#define ADD_FNS(type, T, S, BODY)                           \
+    BLOCK_AND_ROW_FN(add_##type##_i32, T, S, int32_t, BODY) \
+    BLOCK_AND_ROW_FN(add_##type##_i64, T, S, int64_t, BODY)
 
 ADD_FNS(f32, float, float, *to += *from)
 ADD_FNS(f64, double, double, *to += *from)
