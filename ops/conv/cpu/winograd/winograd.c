@@ -565,7 +565,9 @@ static void plan(const winograd_pass *p, forward *f) {
     const int64_t bytes = v_bytes * winograd_slots(g, f->section) + m_bytes;
     int64_t block = ct__max64(BLOCK_BYTES / bytes / rows, f->section > 1 ? 1 : 2) * rows;
     const int64_t weight_bytes = WINOGRAD_POINTS * 4 * s->point;
+    /* The sums of a slice are those of a k block only where a block is no shorter. */
     bool few = g->tiles.count > 0 && g->tiles.count <= FEW_TILES && weight_bytes > SHARED &&
+               f->kernel->depth >= SLICE &&
                planes * p->kernel[0] * winograd_parities(&g->x) * winograd_parities(&g->y) == 1;
     for (int a = 0; a < 3; a++) few = few && CT_ISA_FN(ct__winograd_phases)(p, a) == 1;
     f->slice = few ? SLICE : p->in_channels;
