@@ -26,6 +26,7 @@ enum { SHARED = 232448, GUARD = 64 };
 typedef void kernel(const void *arguments);
 typedef struct kernels {
     int (*run)(kernel *, const void *arguments, unsigned blocks, unsigned threads, unsigned shared);
+    void (*watch)(bool on, bool report, long *transactions, long *conflicts);
     kernel *parts[3], *sum[3], *input[3];
 } kernels;
 
@@ -47,7 +48,7 @@ static bool compile(kernels *k) {
     if (!CHECK(system(command) == 0)) return false;
     void *library = dlopen(own_file("cores.so"), RTLD_NOW);
     if (!CHECK(library != NULL)) return false;
-    *(void **)&k->run = dlsym(library, "ct_run_blocks");
+    *(void **)&k->run = dlsym(library, "ct_run_blocks"), *(void **)&k->watch = dlsym(library, "ct_watch_banks");
     for (int i = 0; i < 9; i++) {
         char name[64];
         kernel **slot = i / 3 == 0 ? &k->parts[i % 3] : i / 3 == 1 ? &k->sum[i % 3] : &k->input[i % 3];
@@ -55,7 +56,7 @@ static bool compile(kernels *k) {
         *(void **)slot = dlsym(library, name);
         if (!CHECK(*slot != NULL)) return false;
     }
-    return CHECK(k->run != NULL);
+    return CHECK(k->run != NULL && k->watch != NULL);
 }
 
 /* ---- Problems ---- */
@@ -155,6 +156,16 @@ static bool same(const config *c, const char *what, const operand *made, const o
 }
 
 static int index_of(int rows) { return rows == 64 ? 2 : rows == 32; }
+
+/* Whether not more than one of `one_of` transactions with shared memory was because of bank conflicts, since the last time. CORES_BANKS=1 in the
+ * environment shows them by lines of cores.cu. */
+static bool few_conflicts(const kernels *k, const char *what, int one_of) {
+    long transactions, conflicts;
+    const bool shown = getenv("CORES_BANKS") != NULL;
+    k->watch(true, shown, &transactions, &conflicts);
+    if (shown) fprintf(stderr, "%s: %ld transactions, %ld conflicts\n", what, transactions, conflicts);
+    return transactions && conflicts * one_of <= transactions;
+}
 
 /* How many of the two were computed. */
 static int check(const kernels *k, const config *c, unsigned shared) {
@@ -289,6 +300,48 @@ TEST_LIMIT(gradients_on_tensor_cores_of_usual_sizes, 600) {
         c.groups = 1;
         for (int d = 0; d < 2; d++) c.stride[d] = c.dilation[d] = 1;
         CHECK(check(&k, &c, SHARED) == 2);
+    }
+    remove_own_folder();
+}
+
+/* As batches divide them; a block of each kernel is enough. What remains is at the ends of channels when windows are copied. */
+TEST_LIMIT(gradients_on_tensor_cores_hardly_have_bank_conflicts, 600) {
+    static const struct {
+        int in, out, size, taps, before;
+        bool last_filter;
+    } layers[] = {{32, 64, 26, 3, 0, false}, {32, 64, 26, 3, 0, true},  {64, 64, 16, 3, 1, false},
+                  {64, 64, 32, 3, 1, false}, {16, 32, 28, 5, 2, false}, {64, 128, 28, 1, 0, false},
+                  {6, 16, 12, 5, 0, false}};
+    enum { BATCH = 64 };
+    kernels k;
+    REQUIRE(compile(&k));
+    for (size_t i = 0; i < sizeof layers / sizeof *layers; i++) {
+        const int size = layers[i].size, taps = layers[i].taps, out = size + 2 * layers[i].before - taps + 1;
+        const int64_t x_dims[] = {BATCH, layers[i].in, size, size}, g_dims[] = {BATCH, layers[i].out, out, out},
+                      w_dims[] = {layers[i].out, layers[i].in, taps, taps};
+        operand x = make(x_dims, false, false, false, false), g = make(g_dims, false, false, false, false),
+                w = make(w_dims, layers[i].last_filter, true, false, false);
+        const ct_cores_problem p = {.x = &x.view,
+                                    .w = &w.view,
+                                    .g = &g.view,
+                                    .active = &g.view,
+                                    .stride = {1, 1},
+                                    .dilation = {1, 1},
+                                    .before = {layers[i].before, layers[i].before},
+                                    .activation = CT_ACT_RELU};
+        ct_cores_plan plan;
+        few_conflicts(&k, "nothing", 1);
+        CHECK(ct_cores_plan_weight(&p, SHARED, &plan) == NULL);
+        float *scratch = malloc(plan.scratch);
+        REQUIRE(scratch != NULL);
+        plan.a.partial = scratch, plan.a.dbias_partial = scratch + plan.partial / sizeof(float);
+        CHECK(k.run(k.parts[index_of(plan.rows)], &plan.a, 1, CT_CORES_THREADS, plan.shared) == 0);
+        CHECK(few_conflicts(&k, "weight", 5));
+        free(scratch);
+        CHECK(ct_cores_plan_input(&p, SHARED, &plan) == NULL);
+        CHECK(k.run(k.input[index_of(plan.rows)], &plan.a, 1, CT_CORES_THREADS, plan.shared) == 0);
+        CHECK(few_conflicts(&k, "input", 20));
+        free(x.memory), free(g.memory), free(w.memory);
     }
     remove_own_folder();
 }

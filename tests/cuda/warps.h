@@ -9,6 +9,8 @@
 #include <string.h>
 #include <ucontext.h>
 
+#include <map>
+#include <utility>
 #include <vector>
 
 #define CT_WARPS
@@ -74,6 +76,60 @@ static void ct_copy_now() {
     copies.clear();
 }
 
+// Bank conflicts. Lanes of a warp that access shared memory at one place of the code (a line, and the array) for the same time since they last met
+// do so at once: in one transaction with 4 bytes each, in two with 8, in four with 16, if no two different words of it are in one bank.
+#define CT_SHARED_ACCESS(array, at, bytes) ct_record(__LINE__, array, at, bytes)
+struct ct_access {
+    uintptr_t at[32];
+    int bytes;
+};
+typedef std::pair<std::pair<int, const void *>, int> ct_access_key;
+static std::map<ct_access_key, ct_access> ct_accesses[CT_BLOCK_MOST / 32];
+static std::map<std::pair<int, const void *>, int> ct_times[CT_BLOCK_MOST];
+struct ct_count {
+    long transactions, conflicts;
+};
+static std::map<int, ct_count> ct_banks; // of a line
+static bool ct_counts_banks;
+
+static void ct_record(int line, const void *array, const void *at, int bytes) {
+    if (!ct_counts_banks) return;
+    const std::pair<int, const void *> place(line, array);
+    ct_access &a = ct_accesses[threadIdx.x / 32][ct_access_key(place, ct_times[threadIdx.x][place]++)];
+    a.at[threadIdx.x % 32] = (uintptr_t)at, a.bytes = bytes;
+}
+static void ct_count_banks(unsigned warp) {
+    for (const auto &one : ct_accesses[warp]) {
+        const ct_access &a = one.second;
+        ct_count &count = ct_banks[one.first.first.first];
+        const int lanes = 32 / (a.bytes / 4);
+        for (int lane = 0; lane < 32; lane += lanes) {
+            std::vector<uintptr_t> words[32]; // of each bank
+            size_t most = 0;
+            for (int l = lane; l < lane + lanes; l++)
+                for (uintptr_t w = a.at[l] / 4; a.at[l] && w < (a.at[l] + a.bytes) / 4; w++) {
+                    std::vector<uintptr_t> &bank = words[w % 32];
+                    bool known = false;
+                    for (uintptr_t other : bank) known = known || other == w;
+                    if (!known) bank.push_back(w);
+                    if (bank.size() > most) most = bank.size();
+                }
+            if (most) count.transactions += most, count.conflicts += most - 1;
+        }
+    }
+    ct_accesses[warp].clear();
+    for (unsigned t = warp * 32; t < warp * 32 + 32; t++) ct_times[t].clear();
+}
+// From now on; what there was since the last time.
+extern "C" void ct_watch_banks(bool on, bool report, long *transactions, long *conflicts) {
+    *transactions = *conflicts = 0;
+    for (const auto &line : ct_banks) {
+        *transactions += line.second.transactions, *conflicts += line.second.conflicts;
+        if (report) fprintf(stderr, "line %d: %ld transactions, %ld conflicts\n", line.first, line.second.transactions, line.second.conflicts);
+    }
+    ct_banks.clear(), ct_counts_banks = on;
+}
+
 static void ct_body() {
     ct_kernel(ct_arguments);
     ct_expect(ct_threads[threadIdx.x].copies.empty(), "it ends before its copies do");
@@ -89,6 +145,7 @@ static bool ct_release(unsigned from, unsigned to, int whom) {
     }
     for (unsigned t = from; any && t < to; t++)
         if (ct_threads[t].waits == whom) ct_threads[t].waits = 0;
+    for (unsigned w = from / 32; ct_counts_banks && any && w < to / 32; w++) ct_count_banks(w);
     return any;
 }
 
@@ -117,6 +174,7 @@ extern "C" int ct_run_blocks(void (*kernel)(const void *), const void *arguments
             goes = ct_release(0, threads, 2);
         }
         for (unsigned t = 0; t < threads; t++) threadIdx.x = t, ct_expect(ct_threads[t].waits == 3, "it waits for ever");
+        for (unsigned w = 0; ct_counts_banks && w < threads / 32; w++) ct_count_banks(w);
         for (const char *c = ct_dynamic + shared; c < ct_dynamic + sizeof ct_dynamic; c++)
             if ((unsigned char)*c != 0xff) { ct_expect(false, "it wrote behind its shared memory"); break; }
     }

@@ -2,7 +2,8 @@
 // image comes into shared memory once, with its halo, and all taps read it there, shifted; so no operand is copied in another layout.
 //
 // Windows of the next chunk are copied (cp.async) into the second of two buffers while a chunk is computed. The thread that copied a cotangent then
-// multiplies it by the activation's derivative and rounds it in place, which needs no barrier; one barrier ends a chunk.
+// multiplies it by the activation's derivative and rounds it in place, which needs no barrier; one barrier ends a chunk, and another is before
+// weights are rounded, which other threads have copied.
 #include "ops/conv/cuda/cores.h"
 
 #include "backends/cuda/activation.cuh"
@@ -17,13 +18,18 @@ enum {
     SUM_WARPS = CT_CORES_SUM_THREADS / 32
 };
 
+// What a test counts bank conflicts of: `bytes` at `at`, in the array.
+#ifndef CT_SHARED_ACCESS
+#define CT_SHARED_ACCESS(array, at, bytes)
+#endif
+
 // n / d for n and d below 2^16, of which `over` is 2^32 / d rounded up; d = 1 has none.
 CT_DEVICE int divided(int n, uint32_t over) { return over ? (int)__umulhi((uint32_t)n, over) : n; }
 
 struct place {
     int c, row, column;
     CT_DEVICE place(const ct_cores_window &v, int item) {
-        const int packs = v.columns / v.pack, inner = v.last ? v.channels : packs, middle = v.last ? packs : v.rows;
+        const int inner = v.last ? v.channels : v.packs, middle = v.last ? v.packs : v.rows;
         const int line = divided(item, v.over_inner), outer = divided(line, v.over_middle);
         const int i = item - line * inner, m = line - outer * middle;
         c = v.last ? i : outer, row = v.last ? outer : m, column = (v.last ? m : i) * v.pack;
@@ -37,42 +43,51 @@ CT_DEVICE void copy_window(const ct_cores_window &v, float *tile, const float *i
         const place p(v, item);
         const int h = h0 + p.row, w = w0 + p.column;
         const bool inside = p.c < there && h >= 0 && h < v.height && w >= 0 && w < v.width;
-        const float *from = inside ? image + p.c * v.c + h * v.h + w * v.w : image;
+        // in 32 bits that may wrap around where nothing is, and so without a branch
+        const uint32_t offset = (uint32_t)p.c * (uint32_t)v.c + (uint32_t)h * (uint32_t)v.h + (uint32_t)w * (uint32_t)v.w;
+        const float *from = image + (inside ? (int)offset : 0);
         float *to = tile + p.at(v);
+        CT_SHARED_ACCESS(tile, to, v.pack * 4);
         if (v.pack == 4) ct_async_copy<16>(to, from, inside);
         else if (v.pack == 2) ct_async_copy<8>(to, from, inside);
         else ct_async_copy<4>(to, from, inside);
     }
 }
 
-CT_DEVICE float through(int activation, bool active, float y, float g) {
-    return active ? ct_activation_grad(activation, y, g) : g;
-}
-
-// What this thread has copied of a cotangent: through the activation, rounded to TF32, and added up before that, by packs.
-CT_DEVICE void settle(const ct_cuda_cores &a, float *tile, const float *active, float *sums) {
+// What this thread has copied of a cotangent: through the activation, rounded to TF32, and added up before that, by packs. KNOWN: the activation, or
+// -1 where it is another one.
+template <int KNOWN> CT_DEVICE void settle_as(const ct_cuda_cores &a, float *tile, const float *active, float *sums) {
     const ct_cores_window &v = a.gs;
+    auto through = [&](float y, float g) { return ct_activation_grad(KNOWN < 0 ? a.activation : KNOWN, y, g); };
     for (int item = threadIdx.x; item < v.items; item += THREADS) {
         const place p(v, item);
         const int at = p.at(v);
         float sum = 0;
+        CT_SHARED_ACCESS(tile, tile + at, v.pack * 4);
+        if (KNOWN) CT_SHARED_ACCESS(active, active + at, v.pack * 4);
+        CT_SHARED_ACCESS(tile, tile + at, v.pack * 4);
         if (v.pack == 4) {
             float4 g = *(const float4 *)(tile + at), y = g;
-            if (active) y = *(const float4 *)(active + at);
-            g.x = through(a.activation, active, y.x, g.x), g.y = through(a.activation, active, y.y, g.y);
-            g.z = through(a.activation, active, y.z, g.z), g.w = through(a.activation, active, y.w, g.w);
+            if (KNOWN) y = *(const float4 *)(active + at);
+            g.x = through(y.x, g.x), g.y = through(y.y, g.y), g.z = through(y.z, g.z), g.w = through(y.w, g.w);
             sum = (g.x + g.y) + (g.z + g.w);
             uint4 rounded = {ct_tf32(g.x), ct_tf32(g.y), ct_tf32(g.z), ct_tf32(g.w)};
             *(uint4 *)(tile + at) = rounded;
         } else {
+#pragma unroll 1
             for (int k = 0; k < v.pack; k++) {
-                const float g = through(a.activation, active, active ? active[at + k] : 0.0f, tile[at + k]);
+                const float g = through(KNOWN ? active[at + k] : 0.0f, tile[at + k]);
                 sum += g;
                 tile[at + k] = __uint_as_float(ct_tf32(g));
             }
         }
         if (sums) sums[item] += sum;
     }
+}
+CT_DEVICE void settle(const ct_cuda_cores &a, float *tile, const float *active, float *sums) {
+    if (!active) settle_as<CT_ACT_NONE>(a, tile, active, sums);
+    else if (a.activation == CT_ACT_RELU) settle_as<CT_ACT_RELU>(a, tile, active, sums);
+    else settle_as<-1>(a, tile, active, sums);
 }
 
 // The largest multiple of pack, a power of two, that is not above n.
@@ -86,14 +101,21 @@ struct chunk {
         n = line / a.chunks_down;
         row = (line - n * a.chunks_down) * a.rows, column = (number - line * a.chunks_across) * a.columns;
     }
+    CT_DEVICE void next(const ct_cuda_cores &a) {
+        if ((column += a.columns) < a.chunks_across * a.columns) return;
+        column = 0;
+        if ((row += a.rows) < a.chunks_down * a.rows) return;
+        row = 0, n++;
+    }
 };
 
 // ---- Weights ----
 
 // dw [out; taps, in] = sum over pixels of g x. Rows are output channels, 16 MT of them in a block, columns tiles of 8 input channels at one
 // tap, k pixels. A block adds up some chunks of pixels; lanes write their sums as they have them.
+enum { NO_PIXEL = INT32_MIN };
 struct weight_memory {
-    int *offsets; // of the chunk's pixels in x; -1: there is none. This, g and x twice
+    int *offsets; // of the chunk's pixels in x; NO_PIXEL: there is none. This, g and x twice
     float *g, *x, *active, *sums;
     int g_size, x_size;
     CT_DEVICE weight_memory(const ct_cuda_cores &a, char *memory) {
@@ -125,8 +147,7 @@ template <int MT> CT_DEVICE void weight_parts(const ct_cuda_cores &a) {
         for (int i = threadIdx.x; i < a.gs.items; i += THREADS) m.sums[i] = 0.0f;
     __syncthreads();
 
-    auto begin = [&](int number, int b) {
-        const chunk c(a, number);
+    auto begin = [&](const chunk &c, int b) {
         const int h0 = c.row * a.stride[0] - a.before[0], w0 = c.column * a.stride[1] - a.before[1],
                   w = aligned_down(w0, a.xs.pack);
         copy_window(a.xs, m.x + b * m.x_size, x + c.n * a.xs.n, a.in_each - first_in, h0, w);
@@ -137,7 +158,7 @@ template <int MT> CT_DEVICE void weight_parts(const ct_cuda_cores &a) {
             const int pixel = threadIdx.x, row = divided(pixel, a.over_columns), column = pixel - row * a.columns;
             const bool inside = row < a.rows && c.row + row < a.out[0] && c.column + column < a.out[1];
             m.offsets[b * CT_CORES_PIXELS + pixel] =
-                inside ? row * a.stride[0] * a.xs.columns + column * a.stride[1] + w0 - w : -1;
+                inside ? row * a.stride[0] * a.xs.columns + column * a.stride[1] + w0 - w : NO_PIXEL;
         }
     };
     auto end = [&](int b) {
@@ -148,39 +169,53 @@ template <int MT> CT_DEVICE void weight_parts(const ct_cuda_cores &a) {
 
     // this warp's tiles, of which one that does not exist computes what the first does, and writes nothing
     const int mine = warp % a.warps_n * a.tiles_warp, k_group = warp / a.warps_n;
-    int from[TILES];
+    int from[TILES]; // bytes
 #pragma unroll
     for (int j = 0; j < TILES; j++) {
         const int t = first_tile + (j < a.tiles_warp && mine + j < tiles ? mine + j : 0);
         const int channels = t / a.taps, tap = t - channels * a.taps, down = divided(tap, a.over_width);
-        from[j] = (channels * 8 - first_in + lane / 4) * a.xs.pitch + down * a.dilation[0] * a.xs.columns +
-                  (tap - down * a.kernel[1]) * a.dilation[1];
+        from[j] = ((channels * 8 - first_in + lane / 4) * a.xs.pitch + down * a.dilation[0] * a.xs.columns +
+                   (tap - down * a.kernel[1]) * a.dilation[1]) *
+                  (int)sizeof(float);
     }
     const bool works = mine < tiles && k_group < a.warps_k;
     const int g_at = lane % 16 * a.gs.pitch + lane / 16 * 4;
     float sum[MT][TILES][4] = {};
 
-    begin(first, 0);
-    end(0);
-    for (int number = first; number < last; number++) {
-        const int b = (number - first) & 1;
-        if (number + 1 < last) begin(number + 1, b ^ 1);
-        const int steps = works ? (min(a.rows, a.out[0] - chunk(a, number).row) * a.columns + 7) / 8 : 0;
+    // begin and end are in the loop alone, which so starts before the first chunk: code in two places is fetched twice
+    chunk next(a, first);
+    int b = 1, rows_left = 0;
+#pragma unroll 1
+    for (int number = first; number <= last; number++, b ^= 1) {
+        const int steps = works ? (min(a.rows, rows_left) * a.columns + 7) / 8 : 0;
+        if (number < last) begin(next, b ^ 1);
+        rows_left = a.out[0] - next.row, next.next(a);
         const float *g = m.g + b * m.g_size + g_at, *xs = m.x + b * m.x_size;
         const int *offsets = m.offsets + b * CT_CORES_PIXELS + lane % 4;
         for (int step = k_group; step < steps; step += a.warps_k) {
             uint32_t rows[MT][4];
 #pragma unroll
-            for (int i = 0; i < MT; i++) ct_load_matrices(rows[i], g + i * 16 * a.gs.pitch + step * 8);
+            for (int i = 0; i < MT; i++) {
+                CT_SHARED_ACCESS(m.g, g + i * 16 * a.gs.pitch + step * 8, 16);
+                ct_load_matrices(rows[i], g + i * 16 * a.gs.pitch + step * 8);
+            }
+            // of a pixel that does not exist the first one is read and its bits are cleared: a load on a condition would wait for it
             const int p0 = offsets[step * 8], p1 = offsets[step * 8 + 4];
+            const uint32_t keep0 = ~(uint32_t)(p0 >> 31), keep1 = ~(uint32_t)(p1 >> 31);
+            const char *x0 = (const char *)(xs + (p0 & INT32_MAX)), *x1 = (const char *)(xs + (p1 & INT32_MAX));
+            CT_SHARED_ACCESS(m.offsets, offsets + step * 8, 4);
+            CT_SHARED_ACCESS(m.offsets, offsets + step * 8 + 4, 4);
 #pragma unroll
             for (int j = 0; j < TILES; j++) {
-                const uint32_t b0 = ct_tf32(p0 < 0 ? 0.0f : xs[from[j] + p0]), b1 = ct_tf32(p1 < 0 ? 0.0f : xs[from[j] + p1]);
+                const uint32_t b0 = ct_tf32(__uint_as_float(*(const uint32_t *)(x0 + from[j]) & keep0)),
+                               b1 = ct_tf32(__uint_as_float(*(const uint32_t *)(x1 + from[j]) & keep1));
+                CT_SHARED_ACCESS(m.x, x0 + from[j], 4);
+                CT_SHARED_ACCESS(m.x, x1 + from[j], 4);
 #pragma unroll
                 for (int i = 0; i < MT; i++) ct_mma_tf32(sum[i][j], rows[i], b0, b1);
             }
         }
-        if (number + 1 < last) end(b ^ 1);
+        if (number < last) end(b ^ 1);
     }
 
     if (works) {
@@ -251,29 +286,50 @@ template <int MT> CT_DEVICE void weight_sum(const ct_cuda_cores &a) {
 
 // dx [in; pixels] = sum over output channels and taps of w g, where g is shifted by the tap from the other end. Rows are input channels, 16 MT of
 // them in a block, columns pixels, up to INPUT_TILES times 8 of each warp; k goes over a.depth output channels at a time, all taps of each.
-// Weights lie in shared memory as lanes want them: 4 words of each for a tile of 16 x 8.
-template <int MT> struct weight_place {
-    int o, c, tap;
-    CT_DEVICE weight_place(const ct_cuda_cores &a, int item) {
+// Weights are copied as they lie (raw) and then rounded into tiles as lanes want them: 4 words of each for a tile of 16 x 8.
+template <int MT> CT_DEVICE void copy_weights(const ct_cuda_cores &a, float *raw, const float *kernel, int outs, int ins) {
+    const int shift = a.w_pack == 4 ? 2 : 0, packs = (a.w_o == 1 ? a.depth : 16 * MT * a.taps) >> shift,
+              items = (a.depth * 16 * MT * a.taps) >> shift, octaves = (a.depth == 16 ? 4 : 3) - shift;
+    for (int item = threadIdx.x; item < items; item += THREADS) {
+        int o, c, tap;
         if (a.w_o == 1) {
-            o = item & (a.depth - 1), item /= a.depth;
-            c = item % (16 * MT), tap = item / (16 * MT);
+            const int line = item >> octaves; // 2^octaves packs of a line
+            o = (item - line * packs) * a.w_pack, c = line % (16 * MT), tap = line / (16 * MT);
         } else {
-            const int line = divided(item, a.over_taps);
-            tap = item - line * a.taps, c = line % (16 * MT), o = line / (16 * MT);
+            o = divided(item, a.over_row);
+            const int k = (item - o * packs) * a.w_pack;
+            c = divided(k, a.over_taps), tap = k - c * a.taps;
         }
+        const bool inside = o < outs && c < ins;
+        const int down = divided(tap, a.over_width);
+        const int64_t at = o * a.w_o + c * a.w_i + down * a.w_k[0] + (tap - down * a.kernel[1]) * a.w_k[1];
+        float *to = raw + o * a.raw_o + c * a.raw_c + tap * a.raw_tap;
+        CT_SHARED_ACCESS(raw, to, a.w_pack * 4);
+        if (a.w_pack == 4) ct_async_copy<16>(to, inside ? kernel + at : a.w, inside);
+        else ct_async_copy<4>(to, inside ? kernel + at : a.w, inside);
     }
-    CT_DEVICE int at(const ct_cuda_cores &a) const {
-        return ((tap * (a.depth / 8) + o / 8) * MT + c / 16) * 128 + (c % 8 * 4 + o % 4) * 4 + c % 16 / 8 + o % 8 / 4 * 2;
+}
+template <int MT> CT_DEVICE void settle_weights(const ct_cuda_cores &a, float *tiles, const float *raw) {
+    const int lane = threadIdx.x % 32, eights = a.depth / 8, all = a.taps * eights * MT;
+    raw += lane / 4 * a.raw_c + lane % 4 * a.raw_o;
+    for (int tile = threadIdx.x / 32; tile < all; tile += WARPS) {
+        const int i = tile % MT, line = tile / MT, tap = eights == 2 ? line / 2 : line, eight = line - tap * eights;
+        const float *from = raw + tap * a.raw_tap + i * 16 * a.raw_c + eight * 8 * a.raw_o, *next = from + 8 * a.raw_c;
+        const int four = 4 * a.raw_o;
+        CT_SHARED_ACCESS(raw, from, 4);
+        CT_SHARED_ACCESS(raw, next + four, 4);
+        CT_SHARED_ACCESS(tiles, tiles + tile * 128 + lane * 4, 16);
+        const uint4 rounded = {ct_tf32(from[0]), ct_tf32(next[0]), ct_tf32(from[four]), ct_tf32(next[four])};
+        *(uint4 *)(tiles + tile * 128 + lane * 4) = rounded;
     }
-};
+}
 
 template <int MT> CT_DEVICE void input_grad(const ct_cuda_cores &a) {
     CT_DYNAMIC_SHARED(memory);
     if (ct_does_nothing(a.head)) return;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, weights = a.taps * a.depth * 16 * MT,
               g_size = a.gs.channels * a.gs.pitch;
-    float *w_tiles = (float *)memory, *g_tiles = w_tiles + 2 * weights, *active = a.active ? g_tiles + 2 * g_size : nullptr;
+    float *w_tiles = (float *)memory, *raw = w_tiles + weights, *g_tiles = raw + a.raw_size, *active = a.active ? g_tiles + 2 * g_size : nullptr;
     const chunk c(a, blockIdx.x % a.chunks);
     const int line = blockIdx.x / a.chunks, channel_block = line % a.row_blocks, group = line / a.row_blocks,
               first_in = channel_block * 16 * MT;
@@ -285,62 +341,57 @@ template <int MT> CT_DEVICE void input_grad(const ct_cuda_cores &a) {
         const int64_t from = c.n * a.gs.n + (group * a.out_each + o0) * a.gs.c;
         copy_window(a.gs, g_tiles + b * g_size, a.g + from, a.out_each - o0, h0, w);
         if (active) copy_window(a.gs, active, a.active + from, a.out_each - o0, h0, w);
-        for (int item = threadIdx.x; item < weights; item += THREADS) {
-            const weight_place<MT> p(a, item);
-            const bool inside = o0 + p.o < a.out_each && first_in + p.c < a.in_each;
-            const int down = divided(p.tap, a.over_width);
-            const int64_t at = (o0 + p.o) * a.w_o + p.c * a.w_i + down * a.w_k[0] + (p.tap - down * a.kernel[1]) * a.w_k[1];
-            ct_async_copy<4>(w_tiles + b * weights + p.at(a), inside ? kernel + at : a.w, inside);
-        }
+        copy_weights<MT>(a, raw, kernel + o0 * a.w_o, a.out_each - o0, a.in_each - first_in);
     };
     auto end = [&](int b) {
         ct_async_wait();
         settle(a, g_tiles + b * g_size, active, nullptr);
-        for (int item = threadIdx.x; item < weights; item += THREADS) {
-            float *word = w_tiles + b * weights + weight_place<MT>(a, item).at(a);
-            *word = __uint_as_float(ct_tf32(*word));
-        }
+        __syncthreads(); // all have copied their weights, and computed with those before
+        settle_weights<MT>(a, w_tiles, raw);
         __syncthreads();
     };
 
-    // pixels that are not there compute what the first does
+    // pixels that are not there compute what the first ones do
     const int tiles = (a.rows * a.columns + 7) / 8, mine = warp * a.tiles_warp;
     int from[INPUT_TILES];
 #pragma unroll
     for (int j = 0; j < INPUT_TILES; j++) {
         int pixel = (mine + j) * 8 + lane / 4;
-        if (j >= a.tiles_warp || pixel >= a.rows * a.columns) pixel = 0;
+        if (j >= a.tiles_warp || pixel >= a.rows * a.columns) pixel = min(lane / 4, a.rows * a.columns - 1);
         const int row = divided(pixel, a.over_columns);
         from[j] = row * a.gs.columns + pixel - row * a.columns + w0 - w + lane % 4 * a.gs.pitch;
     }
     float sum[MT][INPUT_TILES][4] = {};
-    begin(0, 0);
-    end(0);
-    for (int o0 = 0; o0 < a.out_each; o0 += a.depth) {
-        const int b = o0 / a.depth & 1;
-        if (o0 + a.depth < a.out_each) begin(o0 + a.depth, b ^ 1);
-        const uint4 *rows = (const uint4 *)(w_tiles + b * weights) + lane;
+    int b = 1;
+#pragma unroll 1
+    for (int o0 = -a.depth; o0 < a.out_each; o0 += a.depth, b ^= 1) {
+        const bool more = o0 + a.depth < a.out_each;
+        if (more) begin(o0 + a.depth, b ^ 1);
+        const uint4 *rows = (const uint4 *)w_tiles + lane;
         const float *g = g_tiles + b * g_size + (a.kernel[0] - 1) * a.dilation[0] * a.gs.columns +
                          (a.kernel[1] - 1) * a.dilation[1];
-        for (int down = 0; mine < tiles && down < a.kernel[0]; down++)
+        for (int down = 0; o0 >= 0 && mine < tiles && down < a.kernel[0]; down++)
             for (int right = 0; right < a.kernel[1]; right++) {
                 const float *at = g - down * a.dilation[0] * a.gs.columns - right * a.dilation[1];
                 for (int step = 0; step < a.depth; step += 8, at += 8 * a.gs.pitch) {
                     uint32_t row[MT][4];
 #pragma unroll
                     for (int i = 0; i < MT; i++, rows += 32) {
+                        CT_SHARED_ACCESS(w_tiles, rows, 16);
                         const uint4 four = *rows;
                         row[i][0] = four.x, row[i][1] = four.y, row[i][2] = four.z, row[i][3] = four.w;
                     }
 #pragma unroll
                     for (int j = 0; j < INPUT_TILES; j++) {
                         const uint32_t b0 = __float_as_uint(at[from[j]]), b1 = __float_as_uint(at[from[j] + 4 * a.gs.pitch]);
+                        CT_SHARED_ACCESS(g_tiles, at + from[j], 4);
+                        CT_SHARED_ACCESS(g_tiles, at + from[j] + 4 * a.gs.pitch, 4);
 #pragma unroll
                         for (int i = 0; i < MT; i++) ct_mma_tf32(sum[i][j], row[i], b0, b1);
                     }
                 }
             }
-        if (o0 + a.depth < a.out_each) end(b ^ 1);
+        if (more) end(b ^ 1);
     }
 
 #pragma unroll

@@ -18,6 +18,13 @@ static int64_t next_of(int64_t n, int by, int rest) { return n + ((rest - n) % b
 
 /* ---- What both have ---- */
 
+/* Elements from the first of an image to its last. */
+static int64_t extent(const ct_view *v) {
+    int64_t n = 0;
+    for (int d = 1; d < 4; d++) n += (v->dims[d] - 1) * (v->strides[d] < 0 ? -v->strides[d] : v->strides[d]);
+    return n;
+}
+
 static const char *begin(const ct_cores_problem *p, ct_cores_plan *plan) {
     enum { FAR = 1 << 15 };
     ct_cuda_cores *a = &plan->a;
@@ -30,6 +37,7 @@ static const char *begin(const ct_cores_problem *p, ct_cores_plan *plan) {
     if (ct_cuda_count(x) > INT32_MAX || ct_cuda_count(g) > INT32_MAX || ct_cuda_count(w) > INT32_MAX / 8)
         return "it is too large";
     if (x->dims[1] % w->dims[1]) return "its groups";
+    if (extent(x) > INT32_MAX || extent(g) > INT32_MAX) return "its images are far apart";
     a->batch = (int32_t)x->dims[0], a->in_each = (int32_t)w->dims[1], a->groups = (int32_t)(x->dims[1] / w->dims[1]);
     a->out_each = (int32_t)(g->dims[1] / a->groups);
     int64_t taps = 1;
@@ -65,16 +73,20 @@ static int pack_of(const ct_view *v, const char *address, const char *other) {
     return (int)(all & -all);
 }
 
+/* An axis of one element may have any stride. */
+static int32_t step_of(const ct_view *v, int d) { return v->dims[d] > 1 ? (int32_t)v->strides[d] : 0; }
+
 /* columns: of which the window needs so many, from any column on. rest, by: of the pitch. */
 static ct_cores_window window_of(const ct_view *v, int pack, int channels, int rows, int columns, int by, int rest) {
-    ct_cores_window o = {.n = v->strides[0], .c = v->strides[1], .h = v->strides[2], .w = v->strides[3]};
+    ct_cores_window o = {.n = v->strides[0]};
+    o.c = step_of(v, 1), o.h = step_of(v, 2), o.w = step_of(v, 3);
     o.height = (int32_t)v->dims[2], o.width = (int32_t)v->dims[3];
     o.channels = channels, o.rows = rows, o.pack = pack;
     o.columns = over(columns, pack) * pack;
     o.pitch = (int32_t)next_of((int64_t)rows * o.columns, by, rest);
     o.items = channels * rows * (o.columns / pack);
     o.last = pack == 1 && v->strides[1] == 1 && v->dims[1] > 1;
-    const int packs = o.columns / pack;
+    const int packs = o.packs = o.columns / pack;
     o.over_inner = reciprocal(o.last ? channels : packs), o.over_middle = reciprocal(o.last ? packs : rows);
     return o;
 }
@@ -206,19 +218,48 @@ const char *ct_cores_plan_weight(const ct_cores_problem *p, unsigned shared_limi
 
 /* ---- Inputs ---- */
 
-enum { INPUT_BY = 32, INPUT_REST = 8 }; /* four channels of eight neighbouring pixels each */
+/* Lanes read eight pixels of four channels: in different banks if pixels are different modulo 8 and channels 8 apart. So that pixels are, which
+ * are neighbours or the end of one row and the beginning of the next, rows of a chunk and of the window are the same modulo 8. */
+enum { INPUT_BY = 32, INPUT_REST = 8, ROW_BY = 8, COLUMNS_BY = 4, RAW_PAD = 4 };
 
 typedef struct input_room {
     int g_rows, g_columns;
     int64_t elements;
 } input_room;
 
+/* Of one output channel's weights as they are copied, all taps of a channel behind one another. Lanes read eight channels of four of them, which
+ * with taps that are odd are in different banks. */
+static int64_t raw_row(const ct_cuda_cores *a, int rows) {
+    return next_of((int64_t)a->taps * rows, 32, a->taps % 2 ? 8 * a->taps % 32 : RAW_PAD);
+}
+
+/* As weights lie: by output channels, or else by taps with output channels last. */
+static void plan_raw(const ct_cores_problem *p, ct_cuda_cores *a, int rows) {
+    const int64_t row = raw_row(a, rows);
+    const bool by_tap = a->w_o == 1, dense = (a->in_each == 1 || a->w_i == a->taps) &&
+                                             (a->kernel[1] == 1 || a->w_k[1] == 1) &&
+                                             (a->kernel[0] == 1 || a->w_k[0] == a->kernel[1]);
+    int64_t all = (int64_t)((uintptr_t)ct_cuda_address(p->w) / sizeof(float));
+    if (by_tap) {
+        a->raw_o = 1, a->raw_c = a->depth + RAW_PAD, a->raw_tap = rows * a->raw_c, a->raw_size = a->taps * a->raw_tap;
+        all |= a->out_each | a->w_i | a->w_k[0] | a->w_k[1];
+    } else {
+        a->raw_o = (int32_t)row, a->raw_c = a->taps, a->raw_tap = 1, a->raw_size = a->depth * a->raw_o;
+        all |= dense ? (int64_t)a->in_each * a->taps | a->w_o : 1;
+    }
+    a->w_pack = all % PACK_MOST ? 1 : PACK_MOST;
+    a->over_row = reciprocal(a->taps * rows / a->w_pack);
+}
+
 static input_room input_room_of(const ct_cuda_cores *a, int rows, bool active) {
     input_room r;
     r.g_rows = a->rows + (a->kernel[0] - 1) * a->dilation[0],
     r.g_columns = a->columns + (a->kernel[1] - 1) * a->dilation[1];
-    r.elements = 2 * (int64_t)a->taps * a->depth * rows +
-                 (active ? 3 : 2) * room(a->depth, r.g_rows, r.g_columns + PACK_MOST - 1, INPUT_BY, INPUT_REST);
+    r.g_columns = (int)next_of(r.g_columns + PACK_MOST - 1, ROW_BY, a->columns);
+    const int64_t weights = (int64_t)a->taps * a->depth * rows, by_o = a->depth * raw_row(a, rows),
+                  by_tap = (int64_t)a->taps * rows * (a->depth + RAW_PAD);
+    r.elements = weights + (by_o > by_tap ? by_o : by_tap) +
+                 (active ? 3 : 2) * room(a->depth, r.g_rows, r.g_columns, INPUT_BY, INPUT_REST);
     return r;
 }
 
@@ -247,6 +288,7 @@ const char *ct_cores_plan_input(const ct_cores_problem *p, unsigned shared_limit
         const int across = over(a->in[1], PIXELS);
         for (int s = across; s < across + ACROSS_TRIED && s <= a->in[1]; s++) {
             a->columns = over(a->in[1], s);
+            if (a->in[1] >= COLUMNS_BY) a->columns = over(a->columns, COLUMNS_BY) * COLUMNS_BY;
             const int most = least(a->in[0], PIXELS / a->columns), down = over(a->in[0], most);
             for (int d = down; d < down + DOWN_TRIED && d <= a->in[0]; d++) {
                 a->rows = over(a->in[0], d);
@@ -277,9 +319,11 @@ const char *ct_cores_plan_input(const ct_cores_problem *p, unsigned shared_limit
     const int pack = pack_of(p->g, (const char *)a->g, (const char *)a->active);
     const input_room r = input_room_of(a, rows, a->active != NULL);
     a->xs = window_of(p->x, 1, 1, 1, 1, 1, 0);
-    a->gs = window_of(p->g, pack, a->depth, r.g_rows, r.g_columns + pack - 1, INPUT_BY, INPUT_REST);
-    plan->shared = (unsigned)(2 * a->taps * a->depth * rows + (a->active ? 3 : 2) * a->gs.channels * a->gs.pitch) *
-                   (unsigned)sizeof(float);
+    a->gs = window_of(p->g, pack, a->depth, r.g_rows, r.g_columns, INPUT_BY, INPUT_REST);
+    plan_raw(p, a, rows);
+    plan->shared =
+        (unsigned)(a->taps * a->depth * rows + a->raw_size + (a->active ? 3 : 2) * a->gs.channels * a->gs.pitch) *
+        (unsigned)sizeof(float);
     plan->blocks = (unsigned)blocks;
     return NULL;
 }
