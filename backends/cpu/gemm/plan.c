@@ -206,10 +206,11 @@ static bool joinable(const ct__plan *p) {
 
 /* A product so small that each thread has but a few chunks: cut so that the one with the most of them has the least to do. */
 static void even_out(ct__plan *p, int64_t threads) {
-    const int64_t width = ct__panel_width(p->kernel);
+    enum { MOST = 8 }; /* chunks for each: more of them would be even anyhow, and take long to try */
+    const int64_t width = ct__panel_width(p->kernel), most = MOST * threads;
     int64_t best = INT64_MAX, best_rows = p->chunk_rows, best_cols = p->chunk_cols, best_tile = p->tile_rows;
-    for (int64_t r = 1; r <= ct__ceil_div(p->m, p->tile_rows); r++)
-        for (int64_t c = 1; c <= ct__ceil_div(p->n, width); c++) {
+    for (int64_t r = 1; r <= ct__min(ct__ceil_div(p->m, p->tile_rows), most); r++)
+        for (int64_t c = 1; c <= ct__min(ct__ceil_div(p->n, width), most / r); c++) {
             const int64_t share = ct__ceil_div(p->m, r), tile = ct__ceil_div(share, ct__ceil_div(share, p->tile_rows));
             const int64_t rows = ct__round_up(share, tile), cols = ct__round_up(ct__ceil_div(p->n, c), width);
             const int64_t rounds = ct__ceil_div(ct__ceil_div(p->m, rows) * ct__ceil_div(p->n, cols), threads);
