@@ -293,7 +293,11 @@ static int way_of(const ct_call *call) {
     return refuses(call, way, &own) ? LAST : way;
 }
 
-static size_t scratch(const ct_call *call) { return scratch_of(call, way_of(call)); }
+/* Enough for cuDNN in any case: what is remembered for these sizes also serves a cotangent that is not aligned, which goes there. */
+static size_t scratch(const ct_call *call) {
+    const size_t chosen = scratch_of(call, way_of(call)), last = scratch_of(call, LAST);
+    return chosen > last ? chosen : last;
+}
 
 static bool run(const ct_call *call, ct_stream *stream) {
     const int way = way_of(call);
