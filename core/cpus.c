@@ -1,7 +1,6 @@
 /* Which processors there are, and which of them share a core: threads that are fewer than the processors are to have a core each. */
 #include "core/cpus.h"
 
-#include <pthread.h>
 #include <sched.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -56,11 +55,11 @@ int ct__cpu_order(int *cpus, int most) {
     return count;
 }
 
-void ct__cpu_pin(int cpu) {
+void ct__cpu_pin(pthread_t thread, int cpu) {
     cpu_set_t one;
     CPU_ZERO(&one);
     CPU_SET(cpu, &one);
-    pthread_setaffinity_np(pthread_self(), sizeof one, &one);
+    pthread_setaffinity_np(thread, sizeof one, &one);
 }
 
 #else
@@ -74,6 +73,6 @@ int ct__cpu_current(void) { return -1; }
 
 int ct__cpu_order(int *cpus, int most) { return (void)cpus, (void)most, 0; }
 
-void ct__cpu_pin(int cpu) { (void)cpu; }
+void ct__cpu_pin(pthread_t thread, int cpu) { (void)thread, (void)cpu; }
 
 #endif

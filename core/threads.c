@@ -66,6 +66,7 @@ typedef struct worker_state {
 static struct {
     pthread_mutex_t owner; /* held by the thread whose job runs, as is what follows */
     int started;           /* workers that exist */
+    int free_cpu;          /* that no worker is pinned to, for the caller; -1: they are not pinned */
     int64_t unshared;      /* nanoseconds of work for which nobody was woken, of jobs that followed closely */
     int64_t last_end;      /* when the last job ended */
     struct {               /* read by all, seldom written */
@@ -80,7 +81,7 @@ static struct {
         _Atomic uint64_t call; /* counts jobs, times CALL_STEP, plus the workers below which are called */
         _Atomic bool stop;
     } open;
-} pool = {.owner = PTHREAD_MUTEX_INITIALIZER, .wake_time = FIRST_WAKE_TIME};
+} pool = {.owner = PTHREAD_MUTEX_INITIALIZER, .free_cpu = -1, .wake_time = FIRST_WAKE_TIME};
 
 /* By worker; the first is the caller and unused. Apart from the pool, whose struct is initialized and so takes its size in the file. */
 static worker_state workers[MAX_THREADS];
@@ -194,15 +195,17 @@ static void note_wake_time(int64_t nanoseconds) {
     atomic_store_explicit(&pool.wake_time, mean, memory_order_relaxed);
 }
 
-/* Wakes some of the parked workers that a job still calls for. */
-static void wake_some(job *work) {
+/* Wakes some of the parked workers that a job still calls for. Many do this at once, so each begins behind itself, and who finds that another
+ * was faster leaves the count as it was: workers would sleep through the job otherwise. */
+static void wake_some(job *work, int from) {
     for (int i = 1, woken = 0; i < work->limit && woken < WAKES_EACH; i++) {
-        worker_state *w = &workers[i];
+        worker_state *w = &workers[(from + i) % work->limit];
         if (atomic_load_explicit(&work->to_wake, memory_order_relaxed) <= 0) return;
-        if (!ct__is_parked(&w->parking)) continue;
-        if (atomic_fetch_sub_explicit(&work->to_wake, 1, memory_order_relaxed) <= 0) return;
-        atomic_store_explicit(&w->called, ct__nanoseconds(), memory_order_relaxed);
-        if (ct__unpark(&w->parking)) woken++;
+        if (w == workers || !ct__is_parked(&w->parking)) continue;
+        const bool mine = atomic_fetch_sub_explicit(&work->to_wake, 1, memory_order_relaxed) > 0;
+        if (mine) atomic_store_explicit(&w->called, ct__nanoseconds(), memory_order_relaxed);
+        if (mine && ct__unpark(&w->parking)) woken++;
+        else atomic_fetch_add_explicit(&work->to_wake, 1, memory_order_relaxed);
     }
 }
 
@@ -239,7 +242,7 @@ static void call_workers(job *work) {
     /* Workers watch the line of both: one store that waits for it is enough. */
     atomic_store_explicit(&pool.open.current, work, memory_order_release);
     atomic_store(&pool.open.call, before - before % CALL_STEP + CALL_STEP + (uint64_t)work->called);
-    wake_some(work);
+    wake_some(work, 0);
 }
 
 /* When chunks turn out to take much longer than expected, more threads are called. */
@@ -272,7 +275,7 @@ static void work_as_caller(job *work, int64_t start) {
 /* ---- Workers ---- */
 
 /* Where the workers from `first` on are to run. They are pinned only when they and the caller fill the processors: otherwise the scheduler knows
- * better. The caller's own is left to the caller. */
+ * better. The caller is not: where it goes is the program's affair (make_room). */
 static void place_workers(int first, int threads) {
     int cpus[MAX_THREADS], count = 0, from = 0;
     const char *text = getenv("CT_PIN");
@@ -282,6 +285,22 @@ static void place_workers(int first, int threads) {
     for (int i = 0; i < count; i++)
         if (cpus[i] == caller) from = i;
     for (int i = first; i < threads; i++) workers[i].cpu = count ? cpus[(from + i) % count] : -1;
+    pool.free_cpu = count ? cpus[from] : -1;
+}
+
+/* A caller that the system has put where a worker is pinned would take turns with it, for milliseconds, beside a processor that nobody uses: the
+ * worker goes there. */
+static void make_room(void) {
+    if (pool.free_cpu < 0) return;
+    const int cpu = ct__cpu_current();
+    if (cpu == pool.free_cpu) return;
+    for (int i = 1; i <= pool.started; i++) {
+        if (workers[i].cpu != cpu) continue;
+        workers[i].cpu = pool.free_cpu;
+        pool.free_cpu = cpu;
+        ct__cpu_pin(workers[i].thread, workers[i].cpu);
+        return;
+    }
 }
 
 /* Whether the worker is called by what is published, if that is new to it. */
@@ -317,7 +336,6 @@ static void *worker_main(void *argument) {
     const int worker = (int)(intptr_t)argument;
     worker_state *me = &workers[worker];
     uint64_t seen = 0;
-    if (me->cpu >= 0) ct__cpu_pin(me->cpu);
     for (;;) {
         wait_for_call(worker, &seen);
         if (atomic_load(&pool.open.stop)) return NULL;
@@ -325,7 +343,7 @@ static void *worker_main(void *argument) {
         atomic_store(&me->busy, 1);
         job *work = atomic_load(&pool.open.current);
         if (work) {
-            wake_some(work);
+            wake_some(work, worker);
             help(work, worker);
         }
         atomic_store_explicit(&me->busy, 0, memory_order_release);
@@ -386,6 +404,7 @@ static void start_workers_locked(int threads) {
         atomic_store(&workers[worker].busy, 0);
         /* Fewer threads than wanted is slower, not wrong. */
         if (pthread_create(&workers[worker].thread, NULL, worker_main, (void *)(intptr_t)worker) != 0) break;
+        if (workers[worker].cpu >= 0) ct__cpu_pin(workers[worker].thread, workers[worker].cpu);
         pool.started++;
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -419,6 +438,7 @@ void ct__parallel(int64_t chunks, ct_task fn, void *ctx) {
     const int64_t start = ct__nanoseconds();
     if (!pool.host_run) {
         start_workers_locked(wanted);
+        if (work.called > 1) make_room();
         if (start - pool.last_end > SPIN_TIME) pool.unshared = 0;
         work.count = plan_call(&work, work.called, nanoseconds);
     }

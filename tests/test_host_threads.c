@@ -1,5 +1,6 @@
 /* A good guest: the host's pool, its threads, its forks and its signals. */
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -105,6 +106,59 @@ TEST(work_that_pays_is_shared_even_if_it_was_little_before) {
     ct__parallel(8, sleep_chunk, &w);
     CHECK(atomic_load(&w.by_workers) > 0);
 }
+
+enum { MANY = 16 };
+static _Atomic int chunks_of[MANY];
+
+static void sleep_and_count(void *ctx, int64_t chunk, int worker) {
+    (void)ctx, (void)chunk;
+    usleep(1000);
+    atomic_fetch_add(&chunks_of[worker], 1);
+}
+
+TEST(no_worker_sleeps_through_work_that_is_enough_for_all) {
+    enum { JOBS = 40 };
+    int missed = 0;
+    ct_set_threads(MANY);
+    ct__parallel(8 * MANY, sleep_and_count, NULL); /* from now on it is known what a chunk takes */
+    for (int job = 0; job < JOBS; job++) {
+        usleep(job % 4 * 100); /* some of them, or all, are parked */
+        for (int i = 0; i < MANY; i++) atomic_store(&chunks_of[i], 0);
+        ct__parallel(8 * MANY, sleep_and_count, NULL);
+        for (int i = 0; i < MANY; i++) missed += atomic_load(&chunks_of[i]) == 0;
+    }
+    CHECK(missed < JOBS * MANY / 50); /* a machine that has other work to do may not let one run for 8 ms */
+}
+
+#ifdef __linux__
+static _Atomic int callers_cpu, clashes;
+
+static void note_cpu(void *ctx, int64_t chunk, int worker) {
+    (void)ctx, (void)chunk;
+    usleep(500);
+    if (worker > 0 && sched_getcpu() == atomic_load(&callers_cpu)) atomic_fetch_add(&clashes, 1);
+}
+
+TEST(a_worker_makes_room_for_a_caller_that_comes_to_its_processor) {
+    cpu_set_t all, one;
+    REQUIRE(sched_getaffinity(0, sizeof all, &all) == 0);
+    const int count = CPU_COUNT(&all);
+    if (count < 2) SKIP("there is one processor");
+    ct_set_threads(0);
+    ct__parallel(8 * count, note_cpu, NULL);
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+        if (!CPU_ISSET(cpu, &all)) continue;
+        CPU_ZERO(&one);
+        CPU_SET(cpu, &one);
+        REQUIRE(sched_setaffinity(0, sizeof one, &one) == 0);
+        atomic_store(&callers_cpu, cpu);
+        atomic_store(&clashes, 0);
+        ct__parallel(8 * count, note_cpu, NULL);
+        CHECK(atomic_load(&clashes) == 0);
+    }
+    REQUIRE(sched_setaffinity(0, sizeof all, &all) == 0);
+}
+#endif
 
 static void nested(void *ctx, int64_t chunk, int worker) {
     (void)worker;
