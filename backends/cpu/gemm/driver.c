@@ -11,7 +11,8 @@
  *     panels of B, ct__panel_width columns                nr: depth by nr of B in L1 while a tile runs                 (jr)
  *     the tile (tile.h)                                   mr by nr sums in registers, over depth
  * What differs: an operand is packed only where that pays (ct__feed: read where it lies, packed by its worker,
- * packed by the first row panel while that computes, packed in stages, packed by the caller); the whole of a chunk's
+ * packed by the first row panel while that computes, packed in stages, packed by the caller; many workers pack for
+ * themselves what they need and keep it); the whole of a chunk's
  * k blocks is summed by one worker, in one order, whatever the number of threads; bias, residual, activation and
  * conversion happen to a row panel of C while it is in cache. */
 #include "backends/cpu/gemm/plan.h"
@@ -25,7 +26,7 @@ typedef struct run {
     char *c;
     ct__finish finish;
     int64_t batch;
-    char *packed_a, *packed_b, *sums, *workers;
+    char *packed_a, *packed_b, *sums, *kept, *workers;
     int32_t *offsets;
     /* The stage: rows [i0, i1), columns [j0, j1), k [k0, k1). */
     int64_t i0, i1, j0, j1, k0, k1;
@@ -39,12 +40,13 @@ typedef struct run {
     const char *next_b; /* of the product after this one; NULL: the last */
 } run;
 
-/* A block of B, or a row panel of A, that will be wanted next: tiles prefetch it evenly, a few rows each. */
+/* A block of B, or a row panel of A, that will be wanted next: tiles prefetch it evenly, a few rows each, or a few lines of many rows where
+ * rows are long. */
 typedef struct next_block {
     const char *at;
     int64_t row_bytes, rows, lines; /* cache lines in a row; 0: nothing to prefetch */
-    int64_t row;                    /* up to here it was prefetched */
-    bool slowly;                    /* ct__tile.ahead_slowly */
+    int64_t row, line; /* up to here it was prefetched: rows, of lines from here on, all of the lines before */
+    bool slowly;       /* ct__tile.ahead_slowly */
 } next_block;
 
 static const char *element(const ct__matrix *x, int64_t i, int64_t j) {
@@ -148,12 +150,18 @@ typedef struct b_view {
     const char *bias; /* of the first column; NULL: none */
 } b_view;
 
-static b_view view_b(const run *r, char *private_b, int64_t col, int64_t cols, int64_t k0, int64_t depth) {
+/* fresh: not packed yet, where workers pack it. */
+static b_view view_b(const run *r, char *private_b, int64_t col, int64_t cols, int64_t k0, int64_t depth, bool fresh) {
     const ct__plan *p = r->p;
     const ct__kernel *kernel = p->kernel;
     const int64_t size = ct__type_size(kernel->packed), width = ct__panel_width(kernel);
     b_view v = {.step = width * kernel->group * size};
     const int64_t in_panel = k0 * width * size;
+    if (!fresh) {
+        v.panel = ct__panel_bytes(kernel, depth);
+        v.data = private_b;
+        return v;
+    }
     switch (p->b_feed) {
     case CT__FEED_COPIED:
         v.copy = private_b;
@@ -191,24 +199,30 @@ static b_view view_b(const run *r, char *private_b, int64_t col, int64_t cols, i
 }
 
 static void prefetch_part(next_block *next, ct__tile *t) {
-    const int64_t most = next->slowly ? t->k / CT__SLOWLY - t->rows : t->k;
-    const int64_t rows = next->lines > 0 ? (most - CT__PREFETCHES_LESS) / next->lines : 0;
+    enum { ROWS = 3 }; /* at a time, or little would be left of a tile's share */
+    const int64_t most = (next->slowly ? t->k / CT__SLOWLY - t->rows : t->k) - CT__PREFETCHES_LESS;
     t->ahead = NULL;
     t->ahead_slowly = next->slowly;
-    if (next->row >= next->rows || rows <= 0) return;
+    if (next->lines == 0 || next->rows == 0 || most < ROWS) return;
+    const int64_t wide = ct__ceil_div(next->lines, ct__ceil_div(next->lines, ct__max(most / ROWS, 1)));
+    if (next->row >= next->rows) next->line += wide, next->row = 0;
+    if (next->line >= next->lines) return;
+    const int64_t lines = ct__min(wide, next->lines - next->line), rows = most / lines;
     /* the last one prefetches some again rather than what lies behind the block */
     const int64_t row = next->row + rows > next->rows && rows < next->rows ? next->rows - rows : next->row;
-    t->ahead = next->at + row * next->row_bytes;
+    t->ahead = next->at + row * next->row_bytes + 64 * next->line;
     t->ahead_step = 64;
-    t->ahead_span = next->lines;
-    t->ahead_jump = next->row_bytes - 64 * next->lines;
+    t->ahead_span = lines;
+    t->ahead_jump = next->row_bytes - 64 * lines;
     next->row += rows;
 }
+
+enum { LATER = 2 };
 
 /* A row panel of A against a block of columns, for one k block. Tiles prefetch what comes next and, when they are done with that,
  * what comes later. */
 static void multiply_row_panel(const ct__plan *p, ct__tile *t, const b_view *b, int64_t rows, int64_t cols,
-                               next_block *next, next_block *later) {
+                               next_block *next, next_block later[LATER]) {
     const ct__kernel *kernel = p->kernel;
     const int64_t width = ct__panel_width(kernel), acc = ct__type_size(kernel->acc);
     const ct__tile_fn full = kernel->block ? kernel->block : kernel->tiles[(kernel->vecs - 1) * 2][rows - 1];
@@ -224,7 +238,8 @@ static void multiply_row_panel(const ct__plan *p, ct__tile *t, const b_view *b, 
         t->cols = (int)have;
         if (have == width || kernel->block) {
             prefetch_part(next, t);
-            if (!t->ahead && later->lines > 0) prefetch_part(later, t);
+            for (int i = 0; i < LATER && !t->ahead; i++)
+                if (later[i].lines > 0) prefetch_part(&later[i], t);
             full(t);
         } else {
             const int64_t vecs = ct__ceil_div(have, kernel->lanes);
@@ -257,15 +272,18 @@ static void multiply_and_copy(const run *r, ct__tile *t, b_view *b, int64_t rows
                          b->bias ? b->bias + whole * acc : NULL};
     pack_b_panels(r, (char *)b->data + whole / width * panel, NULL, k0, depth, col + whole, cols - whole);
     t->c = c + whole * acc;
-    next_block none = {0};
-    multiply_row_panel(r->p, t, &rest, rows, cols - whole, &none, &none);
+    next_block none[1 + LATER] = {0};
+    multiply_row_panel(r->p, t, &rest, rows, cols - whole, none, none + 1);
 }
 
 /* Where the columns of a chunk of the stage begin. By columns: a thread finds the panels of B that it packed, or prefetched, in
  * its own cache. */
-static bool by_columns(const ct__plan *p) { return p->joint || p->b_feed == CT__FEED_STAGED; }
+static bool by_columns(const ct__plan *p) { return p->joint || p->own_copies || p->b_feed == CT__FEED_STAGED; }
 static int64_t chunk_column(const run *r, int64_t chunk) {
     return r->j0 + (by_columns(r->p) ? chunk / r->row_chunks : chunk % r->col_chunks) * r->p->chunk_cols;
+}
+static int64_t chunk_row(const run *r, int64_t chunk) {
+    return r->i0 + (by_columns(r->p) ? chunk % r->row_chunks : chunk / r->col_chunks) * r->p->chunk_rows;
 }
 
 /* The block that a worker will probably multiply after the one at column j: of this chunk, which ends at j1, of the next one
@@ -275,7 +293,7 @@ static next_block block_after(const run *r, int64_t chunk, int64_t j, int64_t j1
     const int64_t size = ct__type_size(r->b.type), here = chunk_column(r, chunk);
     next_block next = {.at = r->b.data, .row_bytes = r->b.row * size, .rows = p->k};
     if (!p->kernel->prefetches || p->k > p->depth || p->g->pack_b || p->b_feed == CT__FEED_STAGED ||
-        p->b_feed == CT__FEED_PACKED || r->b.col != 1)
+        p->b_feed == CT__FEED_PACKED || p->own_copies || r->b.col != 1)
         return next;
     j += p->block_cols;
     if (j >= j1) {
@@ -288,25 +306,47 @@ static next_block block_after(const run *r, int64_t chunk, int64_t j, int64_t j1
     return next;
 }
 
-/* The same for a transposed B, packed by its worker block by block: the columns that it will probably pack next, each k block of
- * them a run of lines. */
-static next_block columns_after(const run *r, int64_t chunk, int64_t j, int64_t j1, int64_t k0, int64_t k1) {
+/* Lines of a matrix, `line` elements apart, and `depth` of k, `k` elements apart: as runs of cache lines, where one of both lies side by side. */
+static next_block lines_to_pack(const char *at, int64_t line, int64_t count, int64_t k, int64_t depth, int64_t size) {
+    if (line != 1 && k != 1) return (next_block){0};
+    const int64_t bytes = (line == 1 ? count : depth) * size + (int64_t)((uintptr_t)at % 64);
+    return (next_block){.at = at,
+                        .row_bytes = (line == 1 ? k : line) * size,
+                        .rows = line == 1 ? depth : count,
+                        .lines = ct__ceil_div(bytes, 64),
+                        .slowly = true};
+}
+
+/* The same for a B that is packed by its worker block by block, transposed, or for all chunks of the same columns: the columns that it
+ * will probably pack next. */
+static next_block columns_after(const run *r, int64_t chunk, int64_t j, int64_t j1, int64_t k0, int64_t k1,
+                                bool fresh) {
     const ct__plan *p = r->p;
-    const int64_t size = ct__type_size(r->b.type);
-    next_block next = {.row_bytes = r->b.col * size, .slowly = true};
-    if (!p->kernel->prefetches || p->b_feed != CT__FEED_PRIVATE || p->g->pack_b || r->b.row != 1) return next;
+    const bool packs = p->b_feed == CT__FEED_PRIVATE || (p->own_copies && p->b_feed == CT__FEED_COPIED);
+    if (!p->kernel->prefetches || !packs || p->g->pack_b) return (next_block){0};
+    if (!p->own_copies && r->b.row != 1) return (next_block){0};
     j += p->block_cols;
     if (j >= j1) {
         j = chunk_column(r, chunk);
-        if (k1 < r->k1) k0 = k1;
-        else if (chunk + 1 < r->row_chunks * r->col_chunks && chunk_column(r, chunk + 1) != j)
+        if (k1 < r->k1 && fresh) k0 = k1;
+        else if (k1 == r->k1 && chunk + 1 < r->row_chunks * r->col_chunks && chunk_column(r, chunk + 1) != j)
             j = chunk_column(r, chunk + 1), k0 = r->k0;
-        else return next;
+        else return (next_block){0};
     }
-    next.at = element(&r->b, k0, j);
-    next.rows = ct__min(p->block_cols, r->j1 - j);
-    next.lines = ct__ceil_div(ct__min(p->depth, r->k1 - k0) * size, 64);
-    return next;
+    return lines_to_pack(element(&r->b, k0, j), r->b.col, ct__min(p->block_cols, r->j1 - j), r->b.row,
+                         ct__min(p->depth, r->k1 - k0), ct__type_size(r->b.type));
+}
+
+/* And for the rows of A, where it is packed for each chunk anew. */
+static next_block rows_after(const run *r, int64_t chunk, int64_t k0, int64_t k1) {
+    const ct__plan *p = r->p;
+    if (!p->kernel->prefetches || !p->own_copies || p->a_feed != CT__FEED_PRIVATE) return (next_block){0};
+    if (k1 < r->k1) k0 = k1;
+    else if (chunk + 1 < r->row_chunks * r->col_chunks) chunk++, k0 = r->k0;
+    else return (next_block){0};
+    const int64_t i = chunk_row(r, chunk);
+    return lines_to_pack(element(&r->a, i, k0), r->a.row, ct__min(p->chunk_rows, r->i1 - i), r->a.col,
+                         ct__min(p->depth, r->k1 - k0), ct__type_size(r->a.type));
 }
 
 /* The row panel of an A that is read where it lies, row by row, after the last one of rows [i0, i1) for a k block and a block of
@@ -324,6 +364,41 @@ static next_block panel_after(const run *r, int64_t i0, int64_t i1, int64_t k0, 
                         .row_bytes = r->a.row * size,
                         .rows = ct__min(p->tile_rows, r->i1 - row),
                         .lines = ct__ceil_div(ct__min(p->depth, r->k1 - k0) * size, 64)};
+}
+
+/* The same for one that was packed in a stage, of the chunk whose rows begin at `a`: again, in its next k block, or of the next chunk. */
+static const char *packed_panel_after(const run *r, const ct__tile *t, const char *a, int64_t i1, int64_t k1,
+                                      bool more_columns) {
+    if (more_columns) return a;
+    if (k1 < r->k1) return a + t->k * t->a_step;
+    return r->packed_a + (i1 < r->i1 ? (i1 - r->i0) / r->p->chunk_rows * r->p->a_block_bytes : 0);
+}
+
+/* The row panel of A that follows the tile's, which begins at row i of rows [i0, i1), in this block, or in the next one. */
+static next_block next_panel(const run *r, const ct__tile *t, const char *a, int64_t i, int64_t i0, int64_t i1,
+                             int64_t k0, int64_t k1, bool more_columns) {
+    const ct__plan *p = r->p;
+    const int64_t size = ct__type_size(p->kernel->packed), depth = k1 - k0, next = ct__min(i + p->tile_rows, i1);
+    if (p->a_by_lines) { /* the line with the end of the panel, in each k group; its begin is the end of this one */
+        const int64_t end = ct__min(next + p->tile_rows, r->i1);
+        return (next_block){.at = element(&r->a, end - 1, k0),
+                            .row_bytes = r->a.col * size,
+                            .rows = end > next ? depth : 0,
+                            .lines = 1};
+    }
+    if (p->a_feed == CT__FEED_PRIVATE) return (next_block){0}; /* in L2 */
+    if (p->a_feed == CT__FEED_STAGED && p->a_by_k)
+        return (next_block){.at = next < i1 ? (const char *)t->a + p->a_panel_bytes
+                                            : packed_panel_after(r, t, a, i1, k1, more_columns),
+                            .row_bytes = 64,
+                            .rows = ct__ceil_div(t->k * t->a_step, 64),
+                            .lines = 1};
+    if (t->a_step != p->kernel->group * size || depth * size > 4096) return (next_block){0};
+    if (p->a_feed == CT__FEED_DIRECT && next == i1) return panel_after(r, i0, i1, k0, k1, more_columns);
+    return (next_block){.at = a + (next - i0) * t->a_row,
+                        .row_bytes = t->a_row,
+                        .rows = ct__min(p->tile_rows, i1 - next),
+                        .lines = ct__ceil_div(depth * size, 64)};
 }
 
 static void prefetch_next(run *r) {
@@ -350,16 +425,19 @@ static void compute_chunk(void *ctx, int64_t chunk, int worker) {
     const ct__kernel *kernel = p->kernel;
     const int64_t size = ct__type_size(kernel->packed), acc = ct__type_size(kernel->acc);
     const int64_t width = ct__panel_width(kernel);
-    const int64_t i0 = r->i0 + (by_columns(p) ? chunk % r->row_chunks : chunk / r->col_chunks) * p->chunk_rows;
-    const int64_t j0 = chunk_column(r, chunk);
+    const int64_t i0 = chunk_row(r, chunk), j0 = chunk_column(r, chunk);
     const int64_t i1 = ct__min(i0 + p->chunk_rows, r->i1), j1 = ct__min(j0 + p->chunk_cols, r->j1);
 
     char *c_panel = r->workers + worker * p->worker_bytes, *private_a = c_panel;
     const int64_t panel_ld = ct__round_up(p->chunk_cols, width);
-    if (!p->c_direct && !p->sums) private_a += p->tile_rows * panel_ld * acc;
+    if (!p->c_direct && !p->sums_bytes) private_a += (p->sums ? p->chunk_rows : p->tile_rows) * panel_ld * acc;
     char *private_b = private_a + (p->a_feed == CT__FEED_PRIVATE ? p->a_block_bytes : 0);
     const int64_t sums_ld = ct__round_up(ct__min(p->n, p->stage_cols), width);
     const bool panels = p->a_by_k && p->a_feed != CT__FEED_DIRECT;
+    const bool keeps = p->own_copies && p->b_feed != CT__FEED_DIRECT;
+    int64_t *const kept = (int64_t *)(void *)(r->kept + worker * CT__KEPT_LINE),
+                   columns = (r->k0 * p->items + r->batch) * p->n + j0;
+    const bool fresh = !keeps || *kept != columns;
     if (kernel->enter) kernel->enter();
 
     for (int64_t k0 = r->k0;; k0 += p->depth) {
@@ -383,11 +461,11 @@ static void compute_chunk(void *ctx, int64_t chunk, int worker) {
         t.far_c = p->c_direct || p->sums;
         t.accumulate = !first || (p->g->accumulate && p->c_direct);
 
-        const bool ahead = t.a_step == kernel->group * size && depth * size <= 4096 && p->a_feed != CT__FEED_PRIVATE;
         for (int64_t j = j0; j < j1; j += p->block_cols) {
             const int64_t cols = ct__min(p->block_cols, j1 - j);
-            b_view b = view_b(r, private_b, j, cols, k0, depth);
-            next_block next = block_after(r, chunk, j, j1), later = columns_after(r, chunk, j, j1, k0, k1);
+            b_view b = view_b(r, private_b + (keeps ? (k0 - r->k0) * panel_ld * size : 0), j, cols, k0, depth, fresh);
+            next_block next = block_after(r, chunk, j, j1);
+            next_block later[LATER] = {columns_after(r, chunk, j, j1, k0, k1, fresh), rows_after(r, chunk, k0, k1)};
             b.bias = last && p->tile_bias ? (p->swapped ? r->finish.bias_row : r->finish.bias_col) + j * acc : NULL;
             for (int64_t i = i0; i < i1; i += p->tile_rows) {
                 const int64_t rows = ct__min(p->tile_rows, i1 - i);
@@ -396,6 +474,9 @@ static void compute_chunk(void *ctx, int64_t chunk, int worker) {
                 if (p->c_direct) {
                     ld = p->c_row;
                     out = r->c + (i * ld + j) * acc;
+                } else if (p->sums && p->own_copies) {
+                    ld = panel_ld;
+                    out = c_panel + ((i - i0) * ld + j - j0) * acc;
                 } else if (p->sums) {
                     ld = sums_ld;
                     out = r->sums + ((i - r->i0) * ld + j - r->j0) * acc;
@@ -406,33 +487,19 @@ static void compute_chunk(void *ctx, int64_t chunk, int worker) {
                 t.a = a + (panels ? (i - i0) / p->tile_rows * p->a_panel_bytes : (i - i0) * t.a_row);
                 t.c = out;
                 t.c_row = ld * acc;
-                /* the rows of the next panel, or its lines where it is k-major */
-                next_block next_a = {.at =
-                                         panels ? (const char *)t.a + p->a_panel_bytes : a + (i - i0 + rows) * t.a_row,
-                                     .row_bytes = panels ? 64 : t.a_row,
-                                     .rows = panels && i + rows < i1 ? ct__ceil_div(t.k * t.a_step, 64)
-                                             : ahead                 ? ct__min(p->tile_rows, i1 - i - rows)
-                                                                     : 0,
-                                     .lines = panels ? 1 : ct__ceil_div(depth * size, 64)};
-                if (ahead && p->a_feed == CT__FEED_DIRECT && i + rows >= i1)
-                    next_a = panel_after(r, i0, i1, k0, k1, j + p->block_cols < j1);
-                next_a.slowly = kernel->prefetches && t.k >= LONG_SUM && !next.lines && !b.copy;
-                if (p->a_by_lines) { /* the line with the end of the next panel, in each k group; its begin is the end of this one */
-                    const int64_t end = ct__min(i + rows + p->tile_rows, r->i1);
-                    next_a = (next_block){.at = element(&r->a, end - 1, k0),
-                                          .row_bytes = r->a.col * size,
-                                          .rows = end > i + rows ? depth : 0,
-                                          .lines = 1};
-                } else if (!next_a.slowly && !panels) prefetch_rows(next_a.at, t.a_row, next_a.rows, depth * size);
+                next_block next_a = next_panel(r, &t, a, i, i0, i1, k0, k1, j + p->block_cols < j1);
+                next_a.slowly = kernel->prefetches && t.k >= LONG_SUM && !next.lines && !b.copy && !p->a_by_lines;
+                if (!next_a.slowly && !p->a_by_lines && !panels)
+                    prefetch_rows(next_a.at, t.a_row, next_a.rows, depth * size);
                 if (r->ahead[0].lines | r->ahead[1].lines) prefetch_next(r);
                 if (b.copy) multiply_and_copy(r, &t, &b, rows, cols, j, k0, depth);
-                else
-                    multiply_row_panel(p, &t, &b, rows, cols, next_a.slowly || p->a_by_lines ? &next_a : &next, &later);
+                else multiply_row_panel(p, &t, &b, rows, cols, next_a.slowly || p->a_by_lines ? &next_a : &next, later);
                 if (last && p->finish) ct__gemm_isa->finish(&r->finish, out, ld, i, rows, j, cols);
             }
         }
         if (k1 == r->k1) break;
     }
+    if (keeps) *kept = columns;
     if (kernel->leave) kernel->leave();
 }
 
@@ -471,7 +538,8 @@ static void open_run(run *r, const ct__plan *p, int64_t item, char *scratch) {
     r->packed_b = r->packed_a + p->a_bytes;
     r->offsets = (int32_t *)(void *)(r->packed_b + p->b_bytes);
     r->sums = r->packed_b + p->b_bytes + p->offsets_bytes;
-    r->workers = r->sums + p->sums_bytes;
+    r->kept = r->sums + p->sums_bytes;
+    r->workers = r->kept + p->kept_bytes;
     r->next_b = NULL;
 }
 
@@ -499,6 +567,7 @@ static void each_chunk(bool alone, int64_t chunks, ct_task fn, run *r) {
 
 static void run_product(run *r, bool alone) {
     const ct__plan *p = r->p;
+    for (int64_t at = 0; at < p->kept_bytes; at += CT__KEPT_LINE) *(int64_t *)(void *)(r->kept + at) = -1;
     for (r->j0 = 0; r->j0 < p->n; r->j0 += p->stage_cols) {
         r->j1 = ct__min(r->j0 + p->stage_cols, p->n);
         for (r->i0 = 0; r->i0 < p->m; r->i0 += p->stage_rows) {

@@ -139,5 +139,6 @@ static inline int64_t ct__type_size(ct_gemm_type t) {
 static inline int64_t ct__ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 static inline int64_t ct__round_up(int64_t a, int64_t b) { return ct__ceil_div(a, b) * b; }
 static inline int64_t ct__min(int64_t a, int64_t b) { return a < b ? a : b; }
+static inline int64_t ct__max(int64_t a, int64_t b) { return a > b ? a : b; }
 
 #endif

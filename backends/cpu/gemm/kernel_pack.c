@@ -201,12 +201,12 @@ static inline void spread_row(const ct__kernel *k, char *dst, int64_t panel, int
         if (rows) _mm512_mask_storeu_epi32(dst, rest, _mm512_maskz_loadu_epi32(rest, src));
         return;
     }
-    if (from->type == k->packed && from->row == 1 && ct__type_size(k->packed) == 8 && high > 8 &&
-        high <= 16) { /* two */
-        const __mmask8 last = (__mmask8)(0xffu >> (16 - high));
+    if (from->type == k->packed && from->row == 1 && ct__type_size(k->packed) == 8 && high <= 16) { /* one or two */
+        const __mmask8 first = (__mmask8)(high < 8 ? 0xffu >> (8 - high) : 0xffu);
+        const __mmask8 last = (__mmask8)(high > 8 ? 0xffu >> (16 - high) : 0);
         for (; rows >= high; rows -= high, src += 8 * high, dst += panel) {
-            _mm512_storeu_si512(dst, _mm512_loadu_si512(src));
-            _mm512_mask_storeu_epi64(dst + 64, last, _mm512_maskz_loadu_epi64(last, src + 64));
+            _mm512_mask_storeu_epi64(dst, first, _mm512_maskz_loadu_epi64(first, src));
+            if (last) _mm512_mask_storeu_epi64(dst + 64, last, _mm512_maskz_loadu_epi64(last, src + 64));
         }
         memcpy(dst, src, (size_t)rows * 8);
         return;

@@ -5,6 +5,10 @@
 #include "backends/cpu/gemm/caches.h"
 #include "core/threads.h"
 
+#include <math.h>
+
+enum { FEW = 4 }; /* threads */
+
 static bool is_float(ct_gemm_type t) { return t == CT_GEMM_F32 || t == CT_GEMM_BF16 || t == CT_GEMM_F16; }
 static bool is_integer(ct_gemm_type t) { return t >= CT_GEMM_I8 && t < CT_GEMM_TYPES; }
 
@@ -54,29 +58,36 @@ static void lower_tiles(ct__plan *p) {
         p->tile_rows = ct__ceil_div(p->m, ct__ceil_div(p->m, most));
 }
 
-/* Whether row tiles may read A where it lies: the type fits, k groups are whole, and a tile's rows
+/* Whether row tiles may read a row-major A where it lies: the type fits, k groups are whole, and a tile's rows
  * do not fight over a few cache sets: of L1 they leave four ways to B and C, of L2 they take half. May
  * lower the tiles to that end. */
+static bool a_type_fits(const ct__plan *p) {
+    const ct__kernel *kernel = p->kernel;
+    if (p->g->pack_a || p->flip_a || p->a.type != kernel->packed) return false;
+    return kernel->group == 1 || (p->a.col == 1 && p->k % kernel->group == 0);
+}
+static bool a_readable_by_rows(ct__plan *p) {
+    const ct__kernel *kernel = p->kernel;
+    const ct_caches *caches = ct__caches();
+    const int64_t row = magnitude(p->a.row) * ct__type_size(p->a.type);
+    if (!a_type_fits(p) || magnitude(p->a.col) != 1) return false;
+    /* Matrix registers take lines of A from L2, once for every panel of B, packed or not. */
+    if (kernel->block)
+        return row % 64 == 0 && lines_on_a_set(row, kernel->block_rows, caches->l2_way) <= caches->l2_ways / 2;
+    if (lines_on_a_set(row, p->tile_rows, caches->l1_way) > caches->l1_ways - 4) lower_tiles(p);
+    return p->tile_rows <= rows_of_a_set() || lines_on_a_set(row, p->tile_rows, caches->l1_way) <= caches->l1_ways - 4;
+}
+
+/* Whether they should, of any A: a copy pays when very many columns share it. */
 static bool a_readable(ct__plan *p) {
     const ct__kernel *kernel = p->kernel;
-    const int64_t size = ct__type_size(p->a.type), width = ct__panel_width(kernel);
-    if (p->g->pack_a || p->flip_a || p->a.type != kernel->packed) return false;
-    if (kernel->group > 1 && (p->a.col != 1 || p->k % kernel->group)) return false;
-    const int64_t row = magnitude(p->a.row) * size, col = magnitude(p->a.col) * size;
-    const int64_t b_bytes = p->n * p->k * size;
+    const int64_t size = ct__type_size(p->a.type), width = ct__panel_width(kernel), b_bytes = p->n * p->k * size;
     const ct_caches *caches = ct__caches();
-    if (p->a.col == 1 || p->a.col == -1) {
-        /* A copy pays when very many columns share it. */
-        if (p->n > 4 * width && b_bytes > 1 << 22) return false;
-        /* Matrix registers take lines of A from L2, once for every panel of B, packed or not. */
-        if (kernel->block)
-            return row % 64 == 0 && lines_on_a_set(row, kernel->block_rows, caches->l2_way) <= caches->l2_ways / 2;
-        if (lines_on_a_set(row, p->tile_rows, caches->l1_way) > caches->l1_ways - 4) lower_tiles(p);
-        return p->tile_rows <= rows_of_a_set() ||
-               lines_on_a_set(row, p->tile_rows, caches->l1_way) <= caches->l1_ways - 4;
-    }
+    if (!a_type_fits(p)) return false;
+    if (magnitude(p->a.col) == 1) return (p->n <= 4 * width || b_bytes <= 1 << 22) && a_readable_by_rows(p);
     if (p->n <= width) return true; /* read once: nothing to keep in cache */
     if (p->n > 4 * width && b_bytes > 1 << 20) return false;
+    const int64_t row = magnitude(p->a.row) * size, col = magnitude(p->a.col) * size;
     return row <= 8 && lines_on_a_set(col, ct__min(p->k, kernel->depth), caches->l2_way) <= caches->l2_ways / 2;
 }
 
@@ -123,14 +134,6 @@ static bool a_readable_by_lines(const ct__plan *p) {
 
 static bool is_small(const ct__plan *p) {
     return !p->kernel->block && (double)p->m * (double)p->n * (double)p->k <= 64e6;
-}
-
-/* A small transposed B that every worker packs for itself, even if others pack the same columns for other rows: that takes less than to
- * wait for one another and to fetch what others have packed. */
-static bool b_packable_again(const ct__plan *p) {
-    const ct__kernel *kernel = p->kernel;
-    return is_small(p) && p->items == 1 && !p->g->pack_b && !p->g->packed_b && p->b.type == kernel->packed &&
-           p->b.col != 1 && ct__threads() > 1;
 }
 
 static bool b_copyable(const ct__plan *p) {
@@ -214,11 +217,63 @@ static void even_out(ct__plan *p, int64_t threads) {
             const int64_t share = ct__ceil_div(p->m, r), tile = ct__ceil_div(share, ct__ceil_div(share, p->tile_rows));
             const int64_t rows = ct__round_up(share, tile), cols = ct__round_up(ct__ceil_div(p->n, c), width);
             const int64_t rounds = ct__ceil_div(ct__ceil_div(p->m, rows) * ct__ceil_div(p->n, cols), threads);
-            /* What a chunk reads counts as well: so many rows and columns of A and B; to pack an element takes some five products. */
-            const int64_t cost = rounds * (rows * cols + 8 * (rows + cols) + (p->b_again ? 5 * cols : 0));
+            /* What a chunk reads counts as well: so many rows and columns of A and B. */
+            const int64_t cost = rounds * (rows * cols + 8 * (rows + cols));
             if (cost < best) best = cost, best_rows = rows, best_cols = cols, best_tile = tile;
         }
     p->chunk_rows = best_rows, p->chunk_cols = best_cols, p->tile_rows = best_tile;
+}
+
+/* Columns of C, and k, that a worker multiplies with the B that it has packed: half of L2. */
+static int64_t columns_kept(const ct__plan *p, int64_t depth) {
+    const ct_caches *caches = ct__caches();
+    const int64_t column = ct__min(ct__round_up(p->k, p->kernel->group), depth) * ct__type_size(p->kernel->packed);
+    return caches->l2_ways * caches->l2_way / 2 / column;
+}
+
+/* The next one to try: 1, 2, 3, 4, 6, 8, 12, ... */
+static int64_t next_size(int64_t n) { return n < 3 ? n + 1 : (n & (n - 1)) == 0 ? n + n / 2 : n / 3 * 4; }
+
+/* Where workers pack for themselves: strips of columns, of all k or, with a wait for one another in between, of some, such that a worker can
+ * keep its B; and in them chunks of few rows. Of those tried, the ones that leave the thread with the most chunks the least to do. It
+ * counts, for each k and in products: those of a chunk, to read or to pack its rows of A, and to begin it; the columns of B, of the
+ * strips that a thread has and of another one, where it helps a slower thread; and to wait. The costs are what differences between
+ * cuts amounted to on Sapphire and Emerald Rapids; matrix registers multiply many times as fast as they are fed. */
+static void cut_strips(ct__plan *p, int64_t threads) {
+    const ct__kernel *kernel = p->kernel;
+    const bool fast = kernel->block, packs_a = p->a_feed == CT__FEED_PRIVATE;
+    const double a_cost = packs_a ? (fast ? 64 : 28) : (fast ? 32 : 4), b_cost = fast ? 64 : 24;
+    const double begin = fast ? 640000 : 80000, wait = 20 * begin;
+    const int64_t width = ct__panel_width(kernel), items = p->joint ? p->items : 1;
+    const int64_t blocks = ct__ceil_div(p->k, p->depth), row_tiles = ct__ceil_div(p->m, p->tile_rows);
+    /* Rows of A that lie side by side are read in runs of a chunk's height: short ones waste lines and pages. */
+    const int64_t least_tiles = ct__min(packs_a && p->a.row == 1 ? 4 : fast ? 2 : 1, row_tiles);
+    double best = INFINITY;
+    for (int64_t stages = 1; stages <= (p->sums ? 1 : blocks); stages = next_size(stages)) {
+        const int64_t deep = ct__ceil_div(blocks, stages) * p->depth, most = columns_kept(p, deep) / width;
+        const double k = (double)ct__min(deep, p->k);
+        for (int64_t panels = 1; panels == 1 || panels <= most; panels = next_size(panels)) {
+            const int64_t cols = ct__min(panels * width, ct__round_up(p->n, width));
+            const int64_t strips = ct__ceil_div(p->n, cols) * items;
+            const bool even = strips % threads == 0 || threads % strips == 0;
+            const double seen = (double)ct__ceil_div(strips, threads) + (even ? 1 : 2);
+            for (int64_t tiles = least_tiles;; tiles = ct__min(next_size(tiles), row_tiles)) {
+                const int64_t rows = tiles * p->tile_rows, chunks = ct__ceil_div(p->m, rows) * strips;
+                const double rounds = (double)ct__ceil_div(chunks, threads) + 0.5, high = (double)rows,
+                             wide = (double)cols;
+                const double cost =
+                    rounds * (high * wide + a_cost * high + begin / k) + b_cost * wide * seen + wait / k;
+                if (cost < best) best = cost, p->chunk_rows = rows, p->chunk_cols = cols, p->stage_depth = deep;
+                if (chunks <= threads || tiles == row_tiles) break;
+            }
+            if (cols >= p->n) break;
+        }
+    }
+    p->block_cols = p->chunk_cols;
+    /* A is packed for as many rows at a time as some of L3 holds: workers keep their B meanwhile. */
+    enum { STAGE = 16 << 20 };
+    if (p->a_feed == CT__FEED_STAGED)
+        p->stage_rows = ct__max(STAGE / (ct__min(p->k, p->stage_depth) * ct__type_size(kernel->packed)), p->chunk_rows);
 }
 
 enum { LARGE_L2 = 2 << 20 }; /* twice what the sizes of the kernels are for */
@@ -226,6 +281,10 @@ enum { LARGE_L2 = 2 << 20 }; /* twice what the sizes of the kernels are for */
 /* Chunks small enough that a dozen threads have something to do, large enough to be worth it. */
 static void cut(ct__plan *p) {
     const ct__kernel *kernel = p->kernel;
+    if (p->own_copies) {
+        cut_strips(p, ct__threads());
+        return;
+    }
     const int64_t width = ct__panel_width(kernel);
     const int64_t most_rows = ct__min(p->m, p->stage_rows), most_cols = ct__min(p->n, p->stage_cols);
     /* A is read again for every block of columns, from L3 where it is large: a larger L2 holds more columns. Not of an A that is
@@ -242,7 +301,7 @@ static void cut(ct__plan *p) {
     if (alone) p->block_cols = ct__round_up(ct__ceil_div(p->n, ct__ceil_div(p->n, p->block_cols)), width);
     if (p->a_by_lines) p->block_cols = ct__round_up(p->n, width);
     const bool private_a = p->a_feed == CT__FEED_PRIVATE || p->a_by_lines;
-    const bool private_b = (p->b_feed == CT__FEED_PRIVATE || p->b_feed == CT__FEED_COPIED) && !p->b_again;
+    const bool private_b = p->b_feed == CT__FEED_PRIVATE || p->b_feed == CT__FEED_COPIED;
     p->chunk_rows = private_b ? most_rows : ct__min(most_rows, ct__round_up(kernel->block_rows, p->tile_rows));
     p->chunk_cols = private_a ? ct__round_up(most_cols, width) : p->block_cols;
     if (p->items_apart) return;
@@ -257,8 +316,7 @@ static void cut(ct__plan *p) {
         const double flops =
             2.0 * (double)p->chunk_rows * (double)p->chunk_cols * (double)ct__min(p->k, p->stage_depth);
         /* Rows of A side by side are read in runs of a chunk's height: short ones waste lines and pages. */
-        const int64_t least_rows =
-            ((p->a_feed == CT__FEED_PRIVATE && p->a_by_k && chunks >= 12) || p->b_again ? 4 : 1) * p->tile_rows;
+        const int64_t least_rows = (p->a_feed == CT__FEED_PRIVATE && p->a_by_k && chunks >= 12 ? 4 : 1) * p->tile_rows;
         const bool rows = !private_b && p->chunk_rows > least_rows;
         const bool cols = !private_a && p->chunk_cols > least_cols;
         const int64_t last_rows = most_rows % p->chunk_rows, last_cols = most_cols % p->chunk_cols;
@@ -272,11 +330,24 @@ static void cut(ct__plan *p) {
             p->chunk_cols = ct__round_up(p->chunk_cols / 2, width);
         else p->chunk_rows = ct__round_up(p->chunk_rows / 2, p->tile_rows);
     }
-    const bool few = p->b_again || ct__ceil_div(p->m, p->chunk_rows) * ct__ceil_div(p->n, p->chunk_cols) < 4 * threads;
-    if (few && (threads > 6 || p->b_again) && is_small(p) && p->items == 1 && !private_a && !private_b &&
+    const bool few = ct__ceil_div(p->m, p->chunk_rows) * ct__ceil_div(p->n, p->chunk_cols) < 4 * threads;
+    if (few && threads > 6 && is_small(p) && p->items == 1 && !private_a && !private_b &&
         p->a_feed == CT__FEED_DIRECT && !kernel->row_step && p->m <= p->stage_rows && p->n <= p->stage_cols)
         even_out(p, threads);
     p->block_cols = ct__min(p->block_cols, p->chunk_cols);
+}
+
+/* Whether workers pack for themselves what they would otherwise pack for one another: a small transposed B, and anything where there are
+ * many. To wait for one another and to fetch what others have packed takes time; and a processor that writes where many others have
+ * read, as in scratch that is packed anew for each stage, waits for all of them to let go: some 100 ns for every line, on servers of
+ * sixteen processors ten times what it takes to read and pack the operand itself. */
+static bool packs_alone(const ct__plan *p) {
+    const ct_gemm *g = p->g;
+    if (p->items_apart || g->pack_a || g->pack_b || g->packed_b || p->a_by_lines || p->offset_b || p->k == 0)
+        return false;
+    const bool small = is_small(p) && p->items == 1 && p->b.type == p->kernel->packed && p->b.col != 1;
+    return small ? ct__threads() > 1
+                 : ct__threads() > FEW && (p->a_feed == CT__FEED_STAGED || p->b_feed == CT__FEED_STAGED);
 }
 
 static void choose_feeds(ct__plan *p) {
@@ -284,11 +355,9 @@ static void choose_feeds(ct__plan *p) {
     p->a_by_k = !kernel->block && !p->g->pack_a && p->a.row == 1 && p->a.col != 1;
     /* Enough columns for few threads: each packs its share of B while its first row panel computes, for all rows, rather than to L3 and
      * back. Many threads would each read all of A for few columns. */
-    enum { FEW = 4 };
     const bool wide = (b_copyable(p) || b_packable_ahead(p)) && !kernel->block && ct__threads() <= FEW &&
                       p->n >= 6 * ct__threads() * ct__panel_width(kernel);
-    p->b_again = b_packable_again(p);
-    const bool small_m = p->m <= kernel->block_rows || wide || p->b_again;
+    const bool small_m = p->m <= kernel->block_rows || wide;
     /* A high A that is packed anyway, for few blocks of columns: from memory into the cache of its worker, rather than to L3 and back. */
     const bool small_n =
         p->n <= kernel->block_cols || (p->a_by_k && p->m >= 8 * kernel->block_rows && p->n <= 4 * kernel->block_cols);
@@ -304,7 +373,15 @@ static void choose_feeds(ct__plan *p) {
         if (p->m < p->n) p->a_feed = CT__FEED_STAGED;
         else p->b_feed = CT__FEED_STAGED;
     }
-    p->b_again = p->b_again && p->b_feed == CT__FEED_PRIVATE;
+    p->own_copies = packs_alone(p);
+    if (!p->own_copies) return;
+    /* A that tiles cannot read is packed once for all strips of columns, in spite of that, unless it is small. */
+    enum { SMALL_A = 2 << 20 };
+    if (p->a_feed != CT__FEED_DIRECT)
+        p->a_feed = a_readable_by_rows(p)                                    ? CT__FEED_DIRECT
+                    : p->m * p->k * ct__type_size(kernel->packed) <= SMALL_A ? CT__FEED_PRIVATE
+                                                                             : CT__FEED_STAGED;
+    if (p->b_feed != CT__FEED_DIRECT) p->b_feed = b_copyable(p) ? CT__FEED_COPIED : CT__FEED_PRIVATE;
 }
 
 static void choose_depth(ct__plan *p) {
@@ -339,12 +416,14 @@ static void measure(ct__plan *p) {
     p->b_bytes = staged_b ? ct__panel_bytes(kernel, deep) * ct__ceil_div(cols, width) : 0;
     p->offsets_bytes = p->offset_b && staged_b ? ct__round_up(cols, width) * 4 : 0;
 
-    p->sums_bytes = p->sums ? rows * ct__round_up(cols, width) * acc : 0;
+    p->sums_bytes = p->sums && !p->own_copies ? rows * ct__round_up(cols, width) * acc : 0;
     p->worker_bytes = 0;
-    if (!p->c_direct && !p->sums) p->worker_bytes += p->tile_rows * ct__round_up(p->chunk_cols, width) * acc;
+    if (!p->c_direct && !p->sums_bytes)
+        p->worker_bytes += (p->sums ? p->chunk_rows : p->tile_rows) * ct__round_up(p->chunk_cols, width) * acc;
     if (p->a_feed == CT__FEED_PRIVATE) p->worker_bytes += p->a_block_bytes;
     if (p->b_feed == CT__FEED_PRIVATE || p->b_feed == CT__FEED_COPIED) {
-        p->worker_bytes += ct__panel_bytes(kernel, p->private_depth) * ct__ceil_div(p->block_cols, width);
+        p->worker_bytes +=
+            ct__panel_bytes(kernel, p->own_copies ? deep : p->private_depth) * ct__ceil_div(p->block_cols, width);
         if (p->offset_b) p->worker_bytes += ct__round_up(p->block_cols, width) * 4;
     }
     p->a_bytes = ct__round_up(p->a_bytes, 64), p->b_bytes = ct__round_up(p->b_bytes, 64);
@@ -352,7 +431,8 @@ static void measure(ct__plan *p) {
     p->sums_bytes = ct__round_up(p->sums_bytes, 64);
     p->worker_bytes = ct__round_up(p->worker_bytes, 64);
     const int64_t workers = ct__threads();
-    const int64_t shared = p->a_bytes + p->b_bytes + p->offsets_bytes + p->sums_bytes;
+    p->kept_bytes = p->own_copies ? CT__KEPT_LINE * workers : 0;
+    const int64_t shared = p->a_bytes + p->b_bytes + p->offsets_bytes + p->sums_bytes + p->kept_bytes;
     p->total_bytes = p->items_apart ? (shared + p->worker_bytes) * workers : shared + p->worker_bytes * workers;
 }
 
@@ -382,7 +462,7 @@ bool ct__gemm_plan(const ct_gemm *g, ct__plan *p) {
                    !g->activate;
     p->finish = !p->tile_bias && (!p->c_direct || g->bias_row || g->bias_col || g->residual || g->activate);
     p->sums = !p->c_direct && p->k > p->depth;
-    if (p->a_feed != CT__FEED_STAGED && p->b_feed != CT__FEED_STAGED && !p->sums)
+    if (p->own_copies || (p->a_feed != CT__FEED_STAGED && p->b_feed != CT__FEED_STAGED && !p->sums))
         p->stage_rows = p->m, p->stage_cols = p->n;
     p->joint = joinable(p);
     if (p->joint) p->stage_cols = p->n;

@@ -25,14 +25,16 @@ typedef struct ct__plan {
     int64_t c_row, c_col;
 
     ct__feed a_feed, b_feed;
-    bool a_by_k;           /* packed A is k-major, in panels of tile_rows */
-    bool b_again;          /* workers of other rows pack the same columns of B again */
+    bool a_by_k; /* packed A is k-major, in panels of tile_rows */
+    /* A chunk's worker packs what it needs for itself, even if others pack the same: of A a k block of the chunk's rows, of B what the
+     * stage has of its columns, which it keeps for its next chunk of the same columns. */
+    bool own_copies;
     bool a_by_lines;       /* k-major A is read where it lies; k blocks are the outermost loop */
     bool flip_a, offset_b; /* i8 by i8 on an unsigned-by-signed kernel */
     bool c_direct;         /* tiles add into C itself */
     bool tile_bias;        /* tiles add the bias of columns, and there is no other epilogue */
     bool finish;           /* an epilogue or a store remains to be done */
-    bool sums;             /* sums of several k blocks wait in scratch */
+    bool sums;             /* sums of several k blocks wait in scratch; with own_copies, in their worker's */
 
     int64_t tile_rows;              /* rows of a tile, evened out over m */
     int64_t chunk_rows, chunk_cols; /* the unit of parallel work */
@@ -47,7 +49,7 @@ typedef struct ct__plan {
     int64_t items_in_chunk;
 
     /* Scratch of one running product, in this order, and its size in bytes. */
-    int64_t a_bytes, b_bytes, offsets_bytes, sums_bytes, worker_bytes, total_bytes;
+    int64_t a_bytes, b_bytes, offsets_bytes, sums_bytes, kept_bytes, worker_bytes, total_bytes;
     int64_t a_ld;          /* elements between rows (or k groups) of packed A */
     int64_t a_panel_bytes; /* from one row panel of packed A to the next, where it is k-major; otherwise 0 */
     int64_t a_block_bytes;
@@ -74,6 +76,9 @@ static inline int64_t ct__even_rows(const ct__kernel *k, int64_t m) {
     const int64_t rows = m > 0 ? ct__ceil_div(m, ct__ceil_div(m, k->rows)) : 1;
     return k->row_step ? ct__round_up(rows, k->row_step) : rows;
 }
+
+/* Of which columns a worker keeps B is noted on a line of its own. */
+enum { CT__KEPT_LINE = 64 };
 
 /* Scratch of packed B: panels of the whole depth one after another. */
 static inline int64_t ct__panel_width(const ct__kernel *k) { return (int64_t)k->lanes * k->vecs; }
