@@ -217,17 +217,22 @@ static inline void spread_row(const ct__kernel *k, char *dst, int64_t panel, int
         fetch(dst, k->packed, src, from->type, from->row, ct__min(high, rows));
 }
 
-/* Panels of A one after the other, in each of them all rows of a k group side by side: what tiles of ld / group rows read. */
+/* Panels of A one after the other, in each of them all rows of a k group side by side: what tiles of ld / group rows read. Some at a time: a
+ * processor writes few places at once well. */
 static void pack_by_k(const ct__kernel *k, const ct__matrix *src, char *d, int64_t ld, int64_t panel, int64_t rows,
                       int64_t depth) {
+    enum { PANELS = 16 };
     const int64_t from = ct__type_size(src->type), to = ct__type_size(k->packed), group = k->group, high = ld / group;
     const char *s = (const char *)src->data;
     if (group == 1) {
         const int64_t ahead =
             src->row == 1 ? 24 : depth; /* short runs far apart: the hardware does not see them coming */
-        for (int64_t p = 0; p < depth; p++) {
-            if (p + ahead < depth) prefetch_lines(s + (p + ahead) * src->col * from, rows * from);
-            spread_row(k, d + p * ld * to, panel, high, s + p * src->col * from, src, rows);
+        for (; rows > 0; rows -= PANELS * high, d += PANELS * panel, s += PANELS * high * src->row * from) {
+            const int64_t some = ct__min(rows, PANELS * high);
+            for (int64_t p = 0; p < depth; p++) {
+                if (p + ahead < depth) prefetch_lines(s + (p + ahead) * src->col * from, some * from);
+                spread_row(k, d + p * ld * to, panel, high, s + p * src->col * from, src, some);
+            }
         }
         return;
     }
