@@ -297,7 +297,7 @@ static void cut(ct__plan *p) {
     if (!roomy && !p->a_by_k && p->m >= 4 * kernel->block_rows && kernel->prefetches &&
         kernel->block_cols <= 4 * width && p->n >= wider && (rest == 0 || 2 * rest >= wider))
         p->block_cols = wider;
-    const bool alone = !p->a_by_k && ct__threads() == 1; /* nobody to share with: few blocks, of even width */
+    const bool alone = ct__threads() == 1; /* nobody to share with: few blocks, of even width */
     if (alone) p->block_cols = ct__round_up(ct__ceil_div(p->n, ct__ceil_div(p->n, p->block_cols)), width);
     if (p->a_by_lines) p->block_cols = ct__round_up(p->n, width);
     const bool private_a = p->a_feed == CT__FEED_PRIVATE || p->a_by_lines;

@@ -1,5 +1,5 @@
-/* A plan: how one product will be computed. Made from shape, strides and types alone, never from
- * the number of threads, so that the sums are always formed in the same order. */
+/* A plan: how one product will be computed. What is summed in which order (k blocks of `depth`) follows from shape, strides and types alone,
+ * who packs and computes it also from the number of threads. */
 #ifndef CT_BACKENDS_CPU_GEMM_PLAN_H
 #define CT_BACKENDS_CPU_GEMM_PLAN_H
 
