@@ -43,6 +43,12 @@ else()
         APPEND PROPERTY COMPILE_OPTIONS "$<$<NOT:$<OR:$<CONFIG:Debug>,${ct_base}>>:-O3>")
 endif()
 
+# Clang 16 ends in endless recursion where it asks what it costs to broadcast a pair of bf16.
+if(CMAKE_C_COMPILER_ID STREQUAL "Clang" AND CMAKE_C_COMPILER_VERSION VERSION_GREATER_EQUAL 16 AND CMAKE_C_COMPILER_VERSION VERSION_LESS 17)
+    set_property(SOURCE ops/conv/cpu/grouped/grouped.c backends/cpu/gemm/kernel_bf16.c
+        APPEND PROPERTY COMPILE_OPTIONS -mllvm -disable-vector-combine)
+endif()
+
 # Kernels that wait for memory, for one another or for branches: vectors of 512 bits bring them nothing, so that level has those of AVX2.
 set(ct_narrow_sources
     ops/index/cpu/scatter.c ops/index/cpu/scatter_add.c ops/index/cpu/gather.c ops/index/cpu/mask.c ops/sort/cpu/bins.c ops/sort/cpu/sort.c
