@@ -30,6 +30,12 @@ set(ct_plain_sources
 if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
     set_source_files_properties(${ct_plain_sources} ${CT_GENERATED_ISA_SOURCES} PROPERTIES COMPILE_OPTIONS
         "$<$<NOT:$<CONFIG:Debug>>:-fno-peel-loops;-falign-loops=1;-falign-jumps=1;-falign-labels=1;-falign-functions=16>")
+    # Here the short loops are the ends of vectorized ones, which gcc would write out up to fifteen times.
+    set_source_files_properties(
+        ops/random/cpu/random.c ops/random/cpu/randperm.c ops/random/cpu/truncated.c ops/index/cpu/scatter_add.c
+        ops/reduce/cpu/norm.c ops/matmul/cpu/matmul.c ops/view/cpu/strided.c ops/pad/cpu/pad_constant.c
+        backends/cpu/gemm/kernel_finish.c backends/cpu/gemm/kernel_pack.c
+        PROPERTIES COMPILE_OPTIONS "$<$<NOT:$<CONFIG:Debug>>:-fno-peel-loops>")
 else()
     # Clang's -Os still has vectorized copies of loops, which the baseline can do without; above it, it has none where they are wanted.
     set(ct_base "$<STREQUAL:$<TARGET_PROPERTY:NAME>,ct_cpu_base>")
