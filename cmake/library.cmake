@@ -30,6 +30,12 @@ set(ct_plain_sources
 if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
     set_source_files_properties(${ct_plain_sources} ${CT_GENERATED_ISA_SOURCES} PROPERTIES COMPILE_OPTIONS
         "$<$<NOT:$<CONFIG:Debug>>:-fno-peel-loops;-falign-loops=1;-falign-jumps=1;-falign-labels=1;-falign-functions=16>")
+    # Here the short loops are the ends of vectorized ones, which gcc would write out up to fifteen times.
+    set_source_files_properties(
+        ops/random/cpu/random.c ops/random/cpu/randperm.c ops/random/cpu/truncated.c ops/index/cpu/scatter_add.c
+        ops/reduce/cpu/norm.c ops/matmul/cpu/matmul.c ops/view/cpu/strided.c ops/pad/cpu/pad_constant.c
+        backends/cpu/gemm/kernel_finish.c backends/cpu/gemm/kernel_pack.c
+        PROPERTIES COMPILE_OPTIONS "$<$<NOT:$<CONFIG:Debug>>:-fno-peel-loops>")
 else()
     # Clang's -Os still has vectorized copies of loops, which the baseline can do without; above it, it has none where they are wanted.
     set(ct_base "$<STREQUAL:$<TARGET_PROPERTY:NAME>,ct_cpu_base>")
@@ -41,6 +47,12 @@ else()
     # These want what -O3 does beyond -O2: choices that are the same for a whole loop outside of it.
     set_property(SOURCE ops/sort/cpu/bins.c ops/reduce/cpu/arg.c ops/cast/cpu/cast.c ops/scan/cpu/scan.c
         APPEND PROPERTY COMPILE_OPTIONS "$<$<NOT:$<OR:$<CONFIG:Debug>,${ct_base}>>:-O3>")
+endif()
+
+# Clang 16 ends in endless recursion where it asks what it costs to broadcast a pair of bf16.
+if(CMAKE_C_COMPILER_ID STREQUAL "Clang" AND CMAKE_C_COMPILER_VERSION VERSION_GREATER_EQUAL 16 AND CMAKE_C_COMPILER_VERSION VERSION_LESS 17)
+    set_property(SOURCE ops/conv/cpu/grouped/grouped.c backends/cpu/gemm/kernel_bf16.c
+        APPEND PROPERTY COMPILE_OPTIONS -mllvm -disable-vector-combine)
 endif()
 
 # Kernels that wait for memory, for one another or for branches: vectors of 512 bits bring them nothing, so that level has those of AVX2.

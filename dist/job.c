@@ -97,7 +97,8 @@ static const char *launched_rank(void) { /* as whoever started this process call
 
 static const char *count_text(int ranks) {
     static char text[32];
-    snprintf(text, sizeof text, ranks > 1 ? " of %d" : "", ranks);
+    text[0] = 0;
+    if (ranks > 1) snprintf(text, sizeof text, " of %d", ranks);
     return text;
 }
 

@@ -28,6 +28,13 @@ SIMD_INLINE vf64 ct_vf64_sign(vf64 x) {
         else V##_store_n((p), (v), (m));                                \
     } while (0)
 
+/* Whether light expressions are computed four vectors at a time: not where code is to be small. */
+#ifdef __OPTIMIZE_SIZE__
+#define CT_UNROLLS 0
+#else
+#define CT_UNROLLS 1
+#endif
+
 /* Output and input may be the same memory, but never shifted: no iteration depends on another. */
 #if defined(__clang__)
 #pragma clang diagnostic ignored "-Wpass-failed"    /* where it cannot vectorise after all: integer division, powers */

@@ -50,9 +50,12 @@ typedef struct ct_cuda_unit {
      * the one before it comes to its end, which hides most of the time between two (programmatic dependent launch). */
     bool overlaps;
 } ct_cuda_unit;
+/* What is found later is left out: clang 14 takes no 0 for the value of an atomic pointer. */
+#define CT_CUDA_UNIT_FROM(text, code, waits) \
+    { .name = (text), .fatbin = (code), .overlaps = (waits) }
 #define CT_CUDA_UNIT_OF(name, overlaps)            \
     extern const unsigned char ct_fatbin_##name[]; \
-    static ct_cuda_unit unit = {#name, ct_fatbin_##name, {0}, overlaps}
+    static ct_cuda_unit unit = CT_CUDA_UNIT_FROM(#name, ct_fatbin_##name, overlaps)
 #define CT_CUDA_UNIT(name)             CT_CUDA_UNIT_OF(name, false)
 #define CT_CUDA_OVERLAPPING_UNIT(name) CT_CUDA_UNIT_OF(name, true)
 
@@ -63,10 +66,9 @@ typedef struct ct_cuda_function {
     _Atomic(CUfunction) functions[CT_CUDA_DEVICES];
     bool overlaps[CT_CUDA_DEVICES]; /* its device code waits for the kernel before it; set with functions */
 } ct_cuda_function;
-#define CT_CUDA_FUNCTION(name)  \
-    {                           \
-        &unit, name, {0}, { 0 } \
-    }
+#define CT_CUDA_FUNCTION_OF(of, text) \
+    { .unit = (of), .name = (text) }
+#define CT_CUDA_FUNCTION(text) CT_CUDA_FUNCTION_OF(&unit, text)
 /* Those for floats by their dtypes: name_f32, name_f64, name_f16, name_bf16. */
 enum { CT_CUDA_FLOATS = CT_BF16 + 1 };
 #define CT_CUDA_OF_FLOATS(name)                                                               \

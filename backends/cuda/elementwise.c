@@ -41,7 +41,7 @@ PART(5)
 PART(6)
 PART(7)
 #undef PART
-#define PART(n) {"elementwise_" #n, ct_fatbin_elementwise_##n, {0}, true},
+#define PART(n) CT_CUDA_UNIT_FROM("elementwise_" #n, ct_fatbin_elementwise_##n, true),
 static ct_cuda_unit units[PARTS] = {PART(0) PART(1) PART(2) PART(3) PART(4) PART(5) PART(6) PART(7)};
 #undef PART
 

@@ -127,7 +127,7 @@ static void emit_vector_loop(text *t, const op_def *op, const formula *f, int ca
         put(t, "%s}\n", indent);
         return;
     }
-    put(t, "%sfor (; n >= 4 * %s; n -= 4 * %s) {\n", indent, e->lanes, e->lanes);
+    put(t, "%sfor (; CT_UNROLLS && n >= 4 * %s; n -= 4 * %s) {\n", indent, e->lanes, e->lanes);
     for (int at = 0; at < 4; at++) emit_step(t, op, f, case_number, e, inner, at, NULL);
     emit_advance(t, op, e, 4, inner);
     put(t, "%s}\n%sfor (; n >= %s; n -= %s) {\n", indent, indent, e->lanes, e->lanes);

@@ -158,24 +158,38 @@ static void emit_saves_for(text *t, const op_def *op, unsigned long long outputs
     put(t, "},\n");
 }
 
-static void emit_op(text *t, const op_def *op) {
+/* The lists of arguments that are there already: most ops take and give what others do, and share their list. */
+typedef struct arg_lists {
+    char **list; /* list[i] is what args_i holds */
+    int n;
+} arg_lists;
+
+static int emit_args(text *t, arg_lists *known, const char *list) {
+    for (int i = 0; i < known->n; i++)
+        if (strcmp(known->list[i], list) == 0) return i;
+    put(t, "static const ct_arg args_%d[] = {%s{NULL, 0}};\n", known->n, list);
+    known->list = grow(known->list, known->n, sizeof *known->list);
+    known->list[known->n] = copy_n(list, strlen(list));
+    return known->n++;
+}
+
+static void emit_op(text *t, arg_lists *known, const op_def *op) {
     bool any = false;
     const char *name = op->name;
     unsigned long long outputs = 0;
-    put(t, "static const ct_arg %s_in[] = {", name);
+    text in = {0}, out = {0};
     for (int i = 0; i < op->n_args; i++)
-        if (!is_attr(&op->args[i])) emit_arg(t, &op->args[i]);
-    put(t, "{NULL, 0}};\nstatic const ct_arg %s_out[] = {", name);
+        if (!is_attr(&op->args[i])) emit_arg(&in, &op->args[i]);
     for (int i = 0; i < op->n_outputs; i++) {
-        emit_arg(t, &op->outputs[i]);
+        emit_arg(&out, &op->outputs[i]);
         if (op->saves_output[i]) outputs |= 1ull << i;
     }
-    put(t, "{NULL, 0}};\n");
+    const int inputs = emit_args(t, known, in.s ? in.s : ""), results = emit_args(t, known, out.s ? out.s : "");
     if (has_attrs(op) && !op->of) emit_schema(t, op);
     put(t, "static ct_op_slot %s_slot;\n", name);
     put(t, "const ct_op ct__op_%s = {\n    .size = sizeof(ct_op),\n    .name = \"%s\",\n    .doc = %s,\n", name, name,
         c_string(op->doc));
-    put(t, "    .inputs = %s_in,\n    .outputs = %s_out,\n", name, name);
+    put(t, "    .inputs = args_%d,\n    .outputs = args_%d,\n", inputs, results);
     if (has_attrs(op))
         put(t, "    .attrs = %s_schema,\n    .attr_size = sizeof(%s_attrs),\n", attrs_of(op), attrs_of(op));
     put(t, "    .flags = ");
@@ -222,7 +236,8 @@ void emit_table(const library *lib, const char *out) {
         put(&t, "NULL};\n");
     }
     put(&t, "\n");
-    for (int i = 0; i < lib->n_ops; i++) emit_op(&t, lib->ops[i]);
+    arg_lists known = {0};
+    for (int i = 0; i < lib->n_ops; i++) emit_op(&t, &known, lib->ops[i]);
     put(&t, "const ct_op *const ct__ops[] = {\n");
     for (int i = 0; i < lib->n_ops; i++) put(&t, "    &ct__op_%s,\n", lib->sorted[i]->name);
     put(&t, "    NULL,\n};\nconst int ct__op_total = CT__OP_TOTAL;\n");

@@ -1,5 +1,4 @@
-/* Conversions between element types, for packers and stores. Static inline so that each ISA's copy
- * of kernel_pack.c and kernel_finish.c has its own. */
+/* Conversions between element types, for packers and stores, by the instructions of each level. */
 #ifndef CT_BACKENDS_CPU_GEMM_CONVERT_H
 #define CT_BACKENDS_CPU_GEMM_CONVERT_H
 
@@ -9,6 +8,7 @@
 #endif
 
 #include "backends/cpu/gemm/engine.h"
+#include "backends/cpu/gemm/isa.h"
 
 static inline uint32_t convert_bits(float x) {
     uint32_t u;
@@ -110,56 +110,9 @@ static inline void copy_bytes(void *restrict dst, const void *restrict src, int6
         return;                            \
     }
 
-/* n contiguous elements into an accumulator or packed type. */
-static inline void convert_in(void *restrict dst, ct_gemm_type to, const void *restrict src, ct_gemm_type from,
-                              int64_t n) {
-    if (to == from) {
-        copy_bytes(dst, src, n * ct__type_size(to));
-        return;
-    }
-    switch (to) {
-    case CT_GEMM_F32:
-        if (from == CT_GEMM_BF16) CONVERT_LOOP(float, uint16_t, bf16_to_f32(x))
-        if (from == CT_GEMM_F16) {
-            int64_t i = 0;
-#if defined(__AVX512F__)
-            for (; i + 16 <= n; i += 16)
-                _mm512_storeu_ps((float *)dst + i,
-                                 _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)((const uint16_t *)src + i))));
-#elif defined(__F16C__)
-            for (; i + 8 <= n; i += 8)
-                _mm256_storeu_ps((float *)dst + i,
-                                 _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)((const uint16_t *)src + i))));
-#endif
-            for (; i < n; i++) ((float *)dst)[i] = f16_to_f32(((const uint16_t *)src)[i]);
-            return;
-        }
-        break;
-    case CT_GEMM_F64:
-        if (from == CT_GEMM_F32) CONVERT_LOOP(double, float, x)
-        break;
-    case CT_GEMM_I16:
-        if (from == CT_GEMM_I8) CONVERT_LOOP(int16_t, int8_t, x)
-        if (from == CT_GEMM_U8) CONVERT_LOOP(int16_t, uint8_t, x)
-        break;
-    case CT_GEMM_I32:
-        if (from == CT_GEMM_I8) CONVERT_LOOP(int32_t, int8_t, x)
-        if (from == CT_GEMM_U8) CONVERT_LOOP(int32_t, uint8_t, x)
-        if (from == CT_GEMM_I16) CONVERT_LOOP(int32_t, int16_t, x)
-        if (from == CT_GEMM_I64) CONVERT_LOOP(int32_t, int64_t, x)
-        break;
-    case CT_GEMM_I64:
-        if (from == CT_GEMM_I8) CONVERT_LOOP(int64_t, int8_t, x)
-        if (from == CT_GEMM_U8) CONVERT_LOOP(int64_t, uint8_t, x)
-        if (from == CT_GEMM_I16) CONVERT_LOOP(int64_t, int16_t, x)
-        if (from == CT_GEMM_I32) CONVERT_LOOP(int64_t, int32_t, x)
-        break;
-    default:
-        /* i8 and u8 share their bits; the tile knows which is which. */
-        if (ct__type_size(to) == ct__type_size(from)) memcpy(dst, src, (size_t)(n * ct__type_size(to)));
-        break;
-    }
-}
+/* n contiguous elements into an accumulator or packed type; in kernel_pack.c. */
+#define convert_in CT_ISA_FN(ct__gemm_convert_in)
+void convert_in(void *restrict dst, ct_gemm_type to, const void *restrict src, ct_gemm_type from, int64_t n);
 
 /* n contiguous accumulators into C's type. Integers keep their low bits. */
 static inline void convert_out(void *restrict dst, ct_gemm_type to, const void *restrict src, ct_gemm_type from,

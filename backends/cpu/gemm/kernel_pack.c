@@ -10,6 +10,55 @@ enum { CHUNK = 64 }; /* k handled at a time when converting; a multiple of every
 
 static inline int64_t panel_width(const ct__kernel *k) { return (int64_t)k->lanes * k->vecs; }
 
+void convert_in(void *restrict dst, ct_gemm_type to, const void *restrict src, ct_gemm_type from, int64_t n) {
+    if (to == from) {
+        copy_bytes(dst, src, n * ct__type_size(to));
+        return;
+    }
+    switch (to) {
+    case CT_GEMM_F32:
+        if (from == CT_GEMM_BF16) CONVERT_LOOP(float, uint16_t, bf16_to_f32(x))
+        if (from == CT_GEMM_F16) {
+            int64_t i = 0;
+#if defined(__AVX512F__)
+            for (; i + 16 <= n; i += 16)
+                _mm512_storeu_ps((float *)dst + i,
+                                 _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)((const uint16_t *)src + i))));
+#elif defined(__F16C__)
+            for (; i + 8 <= n; i += 8)
+                _mm256_storeu_ps((float *)dst + i,
+                                 _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)((const uint16_t *)src + i))));
+#endif
+            for (; i < n; i++) ((float *)dst)[i] = f16_to_f32(((const uint16_t *)src)[i]);
+            return;
+        }
+        break;
+    case CT_GEMM_F64:
+        if (from == CT_GEMM_F32) CONVERT_LOOP(double, float, x)
+        break;
+    case CT_GEMM_I16:
+        if (from == CT_GEMM_I8) CONVERT_LOOP(int16_t, int8_t, x)
+        if (from == CT_GEMM_U8) CONVERT_LOOP(int16_t, uint8_t, x)
+        break;
+    case CT_GEMM_I32:
+        if (from == CT_GEMM_I8) CONVERT_LOOP(int32_t, int8_t, x)
+        if (from == CT_GEMM_U8) CONVERT_LOOP(int32_t, uint8_t, x)
+        if (from == CT_GEMM_I16) CONVERT_LOOP(int32_t, int16_t, x)
+        if (from == CT_GEMM_I64) CONVERT_LOOP(int32_t, int64_t, x)
+        break;
+    case CT_GEMM_I64:
+        if (from == CT_GEMM_I8) CONVERT_LOOP(int64_t, int8_t, x)
+        if (from == CT_GEMM_U8) CONVERT_LOOP(int64_t, uint8_t, x)
+        if (from == CT_GEMM_I16) CONVERT_LOOP(int64_t, int16_t, x)
+        if (from == CT_GEMM_I32) CONVERT_LOOP(int64_t, int32_t, x)
+        break;
+    default:
+        /* i8 and u8 share their bits; the tile knows which is which. */
+        if (ct__type_size(to) == ct__type_size(from)) memcpy(dst, src, (size_t)(n * ct__type_size(to)));
+        break;
+    }
+}
+
 /* `group` rows of `n` elements into one row of units. */
 static void interleave(char *restrict dst, const char *restrict src, int64_t src_row, int64_t have, int64_t group,
                        int64_t n, int64_t size) {

@@ -3,13 +3,13 @@
 
 /* |x| + 2^(p-1) leaves no fraction bits, so the addition itself rounds to the nearest integer,
    ties to even. Values from 2^(p-1) on (and NaN, infinity) are integral already. */
-SIMD_INLINE VF OF(round)(VF x) {
+SIMD_LONG VF OF(round)(VF x) {
     VF sign = OF(and)(x, OF(set1)(-0.0)), a = OF(xor)(x, sign);
     VF r = (a + BIG) - BIG;
     return OF(or)(OF(select)(OF(lt)(a, OF(set1)(BIG)), r, a), sign);
 }
 
-SIMD_INLINE VF OF(floor)(VF x) {
+SIMD_LONG VF OF(floor)(VF x) {
     VF r = OF(round)(x), one = OF(set1)(1);
     VF down = r - OF(and)(OF(from_bits)(OF(gt)(r, x)), one);
     return OF(or)(down, OF(and)(x, OF(set1)(-0.0)));

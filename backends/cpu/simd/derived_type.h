@@ -18,7 +18,7 @@ SIMD_INLINE VF OF(max)(VF a, VF b) { return OF(select)(OF(isnan)(a), a, OF(maxb)
 SIMD_INLINE VF OF(min)(VF a, VF b) { return OF(select)(OF(isnan)(a), a, OF(minb)(a, b)); }
 SIMD_INLINE VF OF(fmax)(VF a, VF b) { return OF(select)(OF(isnan)(b), a, OF(maxb)(a, b)); }
 SIMD_INLINE VF OF(fmin)(VF a, VF b) { return OF(select)(OF(isnan)(b), a, OF(minb)(a, b)); }
-SIMD_INLINE T OF(hmax)(VF v) {
+SIMD_LONG T OF(hmax)(VF v) {
     T lane[VF_LANES];
     OF(store)(lane, v);
     for (int width = VF_LANES / 2; width; width /= 2)
@@ -29,7 +29,7 @@ SIMD_INLINE T OF(hmax)(VF v) {
     return lane[0];
 }
 
-SIMD_INLINE T OF(hmin)(VF v) {
+SIMD_LONG T OF(hmin)(VF v) {
     T lane[VF_LANES];
     OF(store)(lane, v);
     for (int width = VF_LANES / 2; width; width /= 2)
@@ -41,14 +41,14 @@ SIMD_INLINE T OF(hmin)(VF v) {
 }
 
 /* f(x) lane by lane, for the functions that are honest scalar code */
-SIMD_INLINE VF OF(map1)(T (*f)(T), VF a) {
+SIMD_LONG VF OF(map1)(T (*f)(T), VF a) {
     T lane[VF_LANES];
     OF(store)(lane, a);
     for (int i = 0; i < VF_LANES; i++) lane[i] = f(lane[i]);
     return OF(load)(lane);
 }
 
-SIMD_INLINE VF OF(map2)(T (*f)(T, T), VF a, VF b) {
+SIMD_LONG VF OF(map2)(T (*f)(T, T), VF a, VF b) {
     T lane[VF_LANES], other[VF_LANES];
     OF(store)(lane, a);
     OF(store)(other, b);

@@ -35,18 +35,29 @@ SIMD_BASE_MEMORY(vf32, float)
 SIMD_BASE_MEMORY(vf64, double)
 #undef SIMD_BASE_MEMORY
 
-#define SIMD_BASE_SOME(VF, T, LANES)                   \
-    SIMD_INLINE VF VF##_load_n(const T *p, int n) {    \
-        T lane[LANES] = {0};                           \
-        for (int i = 0; i < LANES; i++)                \
-            if (i < n) lane[i] = p[i];                 \
-        return VF##_load(lane);                        \
-    }                                                  \
-    SIMD_INLINE void VF##_store_n(T *p, VF v, int n) { \
-        T lane[LANES];                                 \
-        VF##_store(lane, v);                           \
-        for (int i = 0; i < LANES; i++)                \
-            if (i < n) p[i] = lane[i];                 \
+#define SIMD_BASE_PART(VF, T, LANES)                    \
+    SIMD_LONG VF simd_load_##VF(const T *p, int n) {    \
+        T lane[LANES] = {0};                            \
+        for (int i = 0; i < LANES; i++)                 \
+            if (i < n) lane[i] = p[i];                  \
+        return VF##_load(lane);                         \
+    }                                                   \
+    SIMD_LONG void simd_store_##VF(T *p, VF v, int n) { \
+        T lane[LANES];                                  \
+        VF##_store(lane, v);                            \
+        for (int i = 0; i < LANES; i++)                 \
+            if (i < n) p[i] = lane[i];                  \
+    }
+SIMD_BASE_PART(vf32, float, 4)
+SIMD_BASE_PART(vf64, double, 2)
+#undef SIMD_BASE_PART
+
+/* Only what is less than a vector is a call. */
+#define SIMD_BASE_SOME(VF, T, LANES)                                                                           \
+    SIMD_INLINE VF VF##_load_n(const T *p, int n) { return n >= LANES ? VF##_load(p) : simd_load_##VF(p, n); } \
+    SIMD_INLINE void VF##_store_n(T *p, VF v, int n) {                                                         \
+        if (n >= LANES) VF##_store(p, v);                                                                      \
+        else simd_store_##VF(p, v, n);                                                                         \
     }
 SIMD_BASE_SOME(vf32, float, 4)
 SIMD_BASE_SOME(vf64, double, 2)
@@ -153,7 +164,7 @@ SIMD_INLINE double vf64_hsum(vf64 v) { return v[0] + v[1]; }
 
 /* Dekker's product: a*b = return value + *error exactly, by splitting each factor into two halves
    of 26 bits (12 in f32). Overflows for factors above 2^996; callers stay far below. */
-SIMD_INLINE vf64 vf64_two_prod(vf64 a, vf64 b, vf64 *error) {
+SIMD_LONG vf64 vf64_two_prod(vf64 a, vf64 b, vf64 *error) {
     vf64 p = a * b, ta = a * 134217729.0, tb = b * 134217729.0;
     vf64 ah = ta - (ta - a), al = a - ah, bh = tb - (tb - b), bl = b - bh;
     *error = ((ah * bh - p) + ah * bl + al * bh) + al * bl;
@@ -162,12 +173,12 @@ SIMD_INLINE vf64 vf64_two_prod(vf64 a, vf64 b, vf64 *error) {
 
 /* A fused multiply-add for the few places where its single rounding matters. The f32 product is
    exact in f64; the sum is then rounded twice, which is off the true fma by < 2^-29 ulp. */
-SIMD_INLINE vf32 vf32_fma_exact(vf32 a, vf32 b, vf32 c) {
+SIMD_LONG vf32 vf32_fma_exact(vf32 a, vf32 b, vf32 c) {
     vf64 lo = vf64_from_f32_lo(a) * vf64_from_f32_lo(b) + vf64_from_f32_lo(c);
     vf64 hi = vf64_from_f32_hi(a) * vf64_from_f32_hi(b) + vf64_from_f32_hi(c);
     return vf32_from_f64(lo, hi);
 }
-SIMD_INLINE vf64 vf64_fma_exact(vf64 a, vf64 b, vf64 c) {
+SIMD_LONG vf64 vf64_fma_exact(vf64 a, vf64 b, vf64 c) {
     vf64 e, p = vf64_two_prod(a, b, &e);
     vf64 s = p + c, t = s - p;
     return s + (((p - (s - t)) + (c - t)) + e);

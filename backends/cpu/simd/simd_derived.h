@@ -112,18 +112,18 @@ SIMD_LONG void vf32_store_bf16(uint16_t *p, vf32 v) {
 #endif
 
 #ifndef SIMD_HAS_HALF_N
-#define SIMD_HALF_N(NAME)                                                \
-    SIMD_INLINE vf32 vf32_load_##NAME##_n(const uint16_t *p, int n) {    \
-        uint16_t lane[VF32_LANES] = {0};                                 \
-        for (int i = 0; i < VF32_LANES; i++)                             \
-            if (i < n) lane[i] = p[i];                                   \
-        return vf32_load_##NAME(lane);                                   \
-    }                                                                    \
-    SIMD_INLINE void vf32_store_##NAME##_n(uint16_t *p, vf32 v, int n) { \
-        uint16_t lane[VF32_LANES];                                       \
-        vf32_store_##NAME(lane, v);                                      \
-        for (int i = 0; i < VF32_LANES; i++)                             \
-            if (i < n) p[i] = lane[i];                                   \
+#define SIMD_HALF_N(NAME)                                              \
+    SIMD_LONG vf32 vf32_load_##NAME##_n(const uint16_t *p, int n) {    \
+        uint16_t lane[VF32_LANES] = {0};                               \
+        for (int i = 0; i < VF32_LANES; i++)                           \
+            if (i < n) lane[i] = p[i];                                 \
+        return vf32_load_##NAME(lane);                                 \
+    }                                                                  \
+    SIMD_LONG void vf32_store_##NAME##_n(uint16_t *p, vf32 v, int n) { \
+        uint16_t lane[VF32_LANES];                                     \
+        vf32_store_##NAME(lane, v);                                    \
+        for (int i = 0; i < VF32_LANES; i++)                           \
+            if (i < n) p[i] = lane[i];                                 \
     }
 SIMD_HALF_N(f16)
 SIMD_HALF_N(bf16)

@@ -8,7 +8,7 @@
 #include "backends/cpu/gemm/block.h"
 #include "backends/cpu/kernel.h"
 #include "backends/cpu/simd/vmath.h"
-#include "ops/random/cpu/philox.h"
+#include "ops/random/cpu/philox/philox.h"
 #include "ops/random/cpu/position.h"
 
 #include "gen/attention.attrs.h"

@@ -58,7 +58,7 @@ static inline void ROWS(kept)(const sdpa *s, int64_t b, int64_t h, int64_t i, in
                    aligned = first & ~(uint64_t)3;
     const int skip = (int)(first - aligned);
     const ROWS_T keep = (ROWS_T)(s->dropout < 1 ? 1 / (1 - s->dropout) : 0);
-    philox_fill(s->random, aligned, (int)n + skip, words);
+    CT_ISA_FN(ct__philox_fill)(s->random, aligned, (int)n + skip, words);
     for (int64_t j = 0; j < n; j++) to[j] = words[j + skip] >= s->threshold ? keep : 0;
 }
 

@@ -8,9 +8,9 @@
 #include "gen/attention.attrs.h"
 
 extern const unsigned char ct_fatbin_attention_forward[], ct_fatbin_attention_backward[], ct_fatbin_attention_plain[];
-static ct_cuda_unit forward_unit = {"attention_forward", ct_fatbin_attention_forward, {0}};
-static ct_cuda_unit backward_unit = {"attention_backward", ct_fatbin_attention_backward, {0}};
-static ct_cuda_unit plain_unit = {"attention_plain", ct_fatbin_attention_plain, {0}};
+static ct_cuda_unit forward_unit = CT_CUDA_UNIT_FROM("attention_forward", ct_fatbin_attention_forward, false);
+static ct_cuda_unit backward_unit = CT_CUDA_UNIT_FROM("attention_backward", ct_fatbin_attention_backward, false);
+static ct_cuda_unit plain_unit = CT_CUDA_UNIT_FROM("attention_plain", ct_fatbin_attention_plain, false);
 
 /* ---- The problem ---- */
 
@@ -115,12 +115,11 @@ static bool fits(const ct_call *call) {
 typedef enum variant { SIZE_32, SIZE_64, SIZE_128, GENERAL_64, GENERAL_128, VARIANTS } variant;
 static const int columns_of[] = {32, 64, 128, 64, 128};
 
-#define OF_VARIANTS(unit, name)                                                        \
-    {                                                                                  \
-        {&unit, name "_32", {0}}, {&unit, name "_64", {0}}, {&unit, name "_128", {0}}, \
-            {&unit, name "_general_64", {0}}, {                                        \
-            &unit, name "_general_128", { 0 }                                          \
-        }                                                                              \
+#define OF_VARIANTS(unit, name)                                                                      \
+    {                                                                                                \
+        CT_CUDA_FUNCTION_OF(&unit, name "_32"), CT_CUDA_FUNCTION_OF(&unit, name "_64"),              \
+            CT_CUDA_FUNCTION_OF(&unit, name "_128"), CT_CUDA_FUNCTION_OF(&unit, name "_general_64"), \
+            CT_CUDA_FUNCTION_OF(&unit, name "_general_128")                                          \
     }
 #define OF_HALVES(unit, name) \
     { OF_VARIANTS(unit, name "_f16"), OF_VARIANTS(unit, name "_bf16") }
@@ -179,14 +178,13 @@ static bool forward_run(const ct_call *call, ct_stream *stream) {
 
 #ifdef CT_CUDA_HOPPER
 extern const unsigned char ct_fatbin_attention_hopper[];
-static ct_cuda_unit hopper_unit = {"attention_hopper", ct_fatbin_attention_hopper, {0}};
-#define OF_HOPPER(name)                                                                                              \
-    {                                                                                                                \
-        {{&hopper_unit, "sdpa_hopper_" name "_f16_64", {0}}, {&hopper_unit, "sdpa_hopper_" name "_f16_128", {0}}}, { \
-            {&hopper_unit, "sdpa_hopper_" name "_bf16_64", {0}}, {                                                   \
-                &hopper_unit, "sdpa_hopper_" name "_bf16_128", { 0 }                                                 \
-            }                                                                                                        \
-        }                                                                                                            \
+static ct_cuda_unit hopper_unit = CT_CUDA_UNIT_FROM("attention_hopper", ct_fatbin_attention_hopper, false);
+#define OF_HOPPER_SIZE(name) CT_CUDA_FUNCTION_OF(&hopper_unit, "sdpa_hopper_" name)
+#define OF_HOPPER(name)                                                       \
+    {                                                                         \
+        {OF_HOPPER_SIZE(name "_f16_64"), OF_HOPPER_SIZE(name "_f16_128")}, {  \
+            OF_HOPPER_SIZE(name "_bf16_64"), OF_HOPPER_SIZE(name "_bf16_128") \
+        }                                                                     \
     }
 static ct_cuda_function hopper_forward[2][2] = OF_HOPPER("forward"), hopper_keys[2][2] = OF_HOPPER("keys"),
                         hopper_queries[2][2] = OF_HOPPER("queries");
@@ -235,14 +233,12 @@ static bool hopper_forward_run(const ct_call *call, ct_stream *stream) {
 
 /* ---- Without ---- */
 
-#define OF_DTYPES(name)                                                                         \
-    {                                                                                           \
-        [CT_F32] = {&plain_unit, name "_f32", {0}}, [CT_F64] = {&plain_unit, name "_f64", {0}}, \
-        [CT_F16] = {&plain_unit, name "_f16", {0}}, [CT_BF16] = {                               \
-            &plain_unit,                                                                        \
-            name "_bf16",                                                                       \
-            {0}                                                                                 \
-        }                                                                                       \
+#define OF_DTYPES(name)                                             \
+    {                                                               \
+        [CT_F32] = CT_CUDA_FUNCTION_OF(&plain_unit, name "_f32"),   \
+        [CT_F64] = CT_CUDA_FUNCTION_OF(&plain_unit, name "_f64"),   \
+        [CT_F16] = CT_CUDA_FUNCTION_OF(&plain_unit, name "_f16"),   \
+        [CT_BF16] = CT_CUDA_FUNCTION_OF(&plain_unit, name "_bf16"), \
     }
 enum { FLOATS = CT_BF16 + 1 };
 static ct_cuda_function plain_forward[FLOATS] = OF_DTYPES("sdpa_plain_forward");

@@ -4,7 +4,7 @@
 #include "ops/create/cpu/generate.h"
 #include "ops/create/cpu/rows.h"
 #include "ops/index/cpu/half_rows.h"
-#include "ops/random/cpu/philox.h"
+#include "ops/random/cpu/philox/philox.h"
 #include "ops/random/cpu/position.h"
 
 #include "gen/dropout.attrs.h"
@@ -56,7 +56,7 @@ static void dropout_chunk(void *context, int64_t chunk, int worker) {
     for (int64_t first = chunk * j->chunk; first < end; first += WORDS) {
         uint32_t words[WORDS];
         const int64_t last = ct__min64(first + WORDS, end);
-        philox_fill(j->at, (uint64_t)first, (int)(last - first), words);
+        CT_ISA_FN(ct__philox_fill)(j->at, (uint64_t)first, (int)(last - first), words);
         for (int64_t i = first; i < last;) {
             const rows_run run = rows_at(&j->rows, i, last);
             const uint32_t *word = words + (i - first);
@@ -129,7 +129,7 @@ static void drop_part(const dropout_job *j, int64_t first, int64_t n, const char
     for (int64_t i = first; i < end;) {
         uint32_t words[WORDS];
         const int64_t begin = i / 4 * 4, last = ct__min64(begin + WORDS, end);
-        philox_fill(j->at, (uint64_t)begin, (int)(last - begin), words);
+        CT_ISA_FN(ct__philox_fill)(j->at, (uint64_t)begin, (int)(last - begin), words);
         keep(j, words + (i - begin), x + (i - first) * size, 1, y + (i - first) * size, 1, last - i);
         i = last;
     }

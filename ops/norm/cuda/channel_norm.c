@@ -15,11 +15,14 @@ enum {
 };
 
 extern const unsigned char ct_fatbin_norm_channel_norm[], ct_fatbin_norm_channel_resident[];
-static ct_cuda_unit passes_unit = {"norm_channel_norm", ct_fatbin_norm_channel_norm, {0}};
-static ct_cuda_unit resident_unit = {"norm_channel_resident", ct_fatbin_norm_channel_resident, {0}};
+static ct_cuda_unit passes_unit = CT_CUDA_UNIT_FROM("norm_channel_norm", ct_fatbin_norm_channel_norm, false);
+static ct_cuda_unit resident_unit = CT_CUDA_UNIT_FROM("norm_channel_resident", ct_fatbin_norm_channel_resident, false);
 
-#define OF_DTYPES(unit, name) \
-    { {&unit, name "_f32", {0}}, {&unit, name "_f64", {0}}, {&unit, name "_f16", {0}}, {&unit, name "_bf16", {0}}, }
+#define OF_DTYPES(unit, name)                                                                  \
+    {                                                                                          \
+        CT_CUDA_FUNCTION_OF(&unit, name "_f32"), CT_CUDA_FUNCTION_OF(&unit, name "_f64"),      \
+            CT_CUDA_FUNCTION_OF(&unit, name "_f16"), CT_CUDA_FUNCTION_OF(&unit, name "_bf16"), \
+    }
 typedef ct_cuda_function by_dtype[DTYPES];
 static by_dtype moments[2] = {OF_DTYPES(passes_unit, "channel_moments_lines"),
                               OF_DTYPES(passes_unit, "channel_moments_columns")};
@@ -42,8 +45,8 @@ static by_dtype settle_gradient[2] = {OF_DTYPES(passes_unit, "channel_settle_gra
                                       OF_DTYPES(passes_unit, "channel_settle_gradient_columns")};
 static by_dtype resident[2] = {OF_DTYPES(resident_unit, "channel_forward"),
                                OF_DTYPES(resident_unit, "channel_backward")};
-static ct_cuda_function begin_rounds = {&resident_unit, "channel_begin_rounds", {0}};
-static ct_cuda_function parameters = {&passes_unit, "channel_parameters", {0}};
+static ct_cuda_function begin_rounds = CT_CUDA_FUNCTION_OF(&resident_unit, "channel_begin_rounds");
+static ct_cuda_function parameters = CT_CUDA_FUNCTION_OF(&passes_unit, "channel_parameters");
 
 /* ---- Arguments ---- */
 
@@ -400,7 +403,7 @@ static const char *can_move_averages(const ct_call *call) {
 
 static bool run_averages(const ct_call *call, ct_stream *stream) {
     (void)stream;
-    static ct_cuda_function code = {&passes_unit, "channel_running", {0}};
+    static ct_cuda_function code = CT_CUDA_FUNCTION_OF(&passes_unit, "channel_running");
     const running_statistics_attrs *attrs = call->attrs;
     ct_cuda_running a;
     memset(&a, 0, sizeof a);

@@ -29,10 +29,7 @@ static int function_for(item_kind kind, bool few) {
 }
 
 typedef ct_cuda_function functions[6];
-#define FUNCTION(unit, name)      \
-    {                             \
-        &(unit), name, {0}, { 0 } \
-    }
+#define FUNCTION(unit, name) CT_CUDA_FUNCTION_OF(&(unit), name)
 #define FUNCTIONS(unit, name)                                                                                  \
     {                                                                                                          \
         FUNCTION(unit, name "_f32"), FUNCTION(unit, name "_half"), FUNCTION(unit, name "_mixed"),              \
@@ -40,7 +37,7 @@ typedef ct_cuda_function functions[6];
     }
 #define UNIT(name)                                       \
     extern const unsigned char ct_fatbin_optim_##name[]; \
-    static ct_cuda_unit name##_unit = {"optim_" #name, ct_fatbin_optim_##name, {0}, true}
+    static ct_cuda_unit name##_unit = CT_CUDA_UNIT_FROM("optim_" #name, ct_fatbin_optim_##name, true)
 UNIT(steps);
 UNIT(lengths);
 UNIT(gradients);

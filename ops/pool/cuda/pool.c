@@ -16,17 +16,18 @@ enum {
 
 CT_CUDA_OVERLAPPING_UNIT(pool_pool);
 extern const unsigned char ct_fatbin_pool_pool_small[];
-static ct_cuda_unit small_unit = {"pool_pool_small", ct_fatbin_pool_pool_small, {0}, true};
+static ct_cuda_unit small_unit = CT_CUDA_UNIT_FROM("pool_pool_small", ct_fatbin_pool_pool_small, true);
 #define OF_DTYPES(name)                                                                              \
     {                                                                                                \
         CT_CUDA_FUNCTION(name "_f32"), CT_CUDA_FUNCTION(name "_f64"), CT_CUDA_FUNCTION(name "_f16"), \
             CT_CUDA_FUNCTION(name "_bf16")                                                           \
     }
 typedef ct_cuda_function by_dtype[DTYPES];
-#define SMALL(name, K)                                                                              \
-    {                                                                                               \
-        [CT_F32] = {&small_unit, name K "_f32", {0}}, [CT_F16] = {&small_unit, name K "_f16", {0}}, \
-        [CT_BF16] = {&small_unit, name K "_bf16", {0}},                                             \
+#define SMALL(name, K)                                                \
+    {                                                                 \
+        [CT_F32] = CT_CUDA_FUNCTION_OF(&small_unit, name K "_f32"),   \
+        [CT_F16] = CT_CUDA_FUNCTION_OF(&small_unit, name K "_f16"),   \
+        [CT_BF16] = CT_CUDA_FUNCTION_OF(&small_unit, name K "_bf16"), \
     }
 /* Any windows, then those of 2 x 2 and of 3 x 3; each along rows, and with channels innermost. */
 typedef struct pool_code {

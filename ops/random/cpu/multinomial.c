@@ -7,7 +7,7 @@
 #include "backends/cpu/kernel.h"
 #include "backends/cpu/simd/vmath.h"
 #include "core/dtype.h"
-#include "ops/random/cpu/philox.h"
+#include "ops/random/cpu/philox/philox.h"
 
 #include "gen/random.attrs.h"
 
@@ -98,7 +98,7 @@ static void make_keys(const draw *d, int64_t row, int64_t first, int n, const do
     uint32_t words[4 * BLOCK];
     double rest[BLOCK];
     uint64_t element = (uint64_t)(row * d->k + first), before_it = element % 2; /* a block of words has two elements */
-    philox_fill(d->call->random, 2 * (element - before_it), 2 * (n + (int)before_it), words);
+    CT_ISA_FN(ct__philox_fill)(d->call->random, 2 * (element - before_it), 2 * (n + (int)before_it), words);
     for (int i = 0; i < n; i++) {
         const uint32_t *w = words + 2 * ((uint64_t)i + before_it);
         rest[i] = 1 - (double)(int64_t)(((uint64_t)w[1] << 32 | w[0]) >> 11) * 0x1p-53;

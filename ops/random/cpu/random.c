@@ -7,7 +7,7 @@
 #include "backends/cpu/simd/vmath.h"
 #include "core/dtype.h"
 #include "ops/create/cpu/generate.h"
-#include "ops/random/cpu/philox.h"
+#include "ops/random/cpu/philox/philox.h"
 #include "ops/random/cpu/position.h"
 #include "ops/random/random.h"
 
@@ -27,7 +27,7 @@ static void store_half(ct_dtype dtype, const float *values, int n, uint16_t *to)
 
 static void make_words(const void *spec, int64_t first, int n, void *to) {
     uint32_t words[WORDS];
-    philox_fill(*(const ct_random *)spec, (uint64_t)first, n, words);
+    CT_ISA_FN(ct__philox_fill)(*(const ct_random *)spec, (uint64_t)first, n, words);
     for (int i = 0; i < n; i++) ((int64_t *)to)[i] = words[i];
 }
 
@@ -60,7 +60,7 @@ static void make_uniform(const void *spec, int64_t first, int n, void *to) {
     uint32_t words[2 * WORDS];
     if (s->dtype == CT_F64) {
         double *y = to;
-        philox_fill(s->at, 2 * (uint64_t)first, 2 * n, words);
+        CT_ISA_FN(ct__philox_fill)(s->at, 2 * (uint64_t)first, 2 * n, words);
         for (int i = 0; i < n; i++) {
             uint64_t w = (uint64_t)words[2 * i + 1] << 32 | words[2 * i];
             double v = s->lo + (double)(int64_t)(w >> 11) * 0x1p-53 * s->width;
@@ -68,7 +68,7 @@ static void make_uniform(const void *spec, int64_t first, int n, void *to) {
         }
         return;
     }
-    philox_fill(s->at, (uint64_t)first, n, words);
+    CT_ISA_FN(ct__philox_fill)(s->at, (uint64_t)first, n, words);
     if (s->dtype == CT_F32) {
         uniform_f32(s, words, n, 24, to);
         return;
@@ -190,13 +190,13 @@ static void make_normal(const void *spec, int64_t first, int n, void *to) {
     bool whole = n == GENERATE_BLOCK;
     if (s->dtype == CT_F64) {
         double values[GENERATE_BLOCK];
-        philox_fill(s->at, 2 * (uint64_t)first, 2 * n, words);
+        CT_ISA_FN(ct__philox_fill)(s->at, 2 * (uint64_t)first, 2 * n, words);
         normal_f64(s, words, n, whole ? to : values);
         if (!whole) memcpy(to, values, (size_t)n * sizeof *values);
         return;
     }
     float values[GENERATE_BLOCK];
-    philox_fill(s->at, (uint64_t)first, n, words);
+    CT_ISA_FN(ct__philox_fill)(s->at, (uint64_t)first, n, words);
     normal_f32(s, words, n, whole && s->dtype == CT_F32 ? to : values);
     if (s->dtype != CT_F32) store_half(s->dtype, values, n, to);
     else if (!whole) memcpy(to, values, (size_t)n * sizeof *values);
@@ -228,7 +228,7 @@ static void make_randint(const void *spec, int64_t first, int n, void *to) {
     const randint_spec *s = spec;
     uint32_t words[2 * WORDS];
     uint64_t values[GENERATE_BLOCK];
-    philox_fill(s->at, 2 * (uint64_t)first, 2 * n, words);
+    CT_ISA_FN(ct__philox_fill)(s->at, 2 * (uint64_t)first, 2 * n, words);
     for (int i = 0; i < n; i++) {
         uint64_t w = (uint64_t)words[2 * i + 1] << 32 | words[2 * i];
         values[i] = s->lo + (uint64_t)((unsigned __int128)w * s->range >> 64);
@@ -270,7 +270,7 @@ typedef struct bernoulli_spec {
 static void make_bernoulli_full(const void *spec, int64_t first, int n, void *to) {
     const bernoulli_spec s = *(const bernoulli_spec *)spec;
     uint32_t words[WORDS];
-    philox_fill(s.at, (uint64_t)first, n, words);
+    CT_ISA_FN(ct__philox_fill)(s.at, (uint64_t)first, n, words);
 #define DRAW(type)                                                                                \
     do {                                                                                          \
         type one = (type)s.one, *y = to;                                                          \
@@ -324,7 +324,7 @@ static void bernoulli_chunk(void *context, int64_t chunk, int worker) {
     for (int64_t first = chunk * j->chunk; first < end; first += WORDS) {
         uint32_t words[WORDS];
         int64_t last = ct__min64(first + WORDS, end);
-        philox_fill(j->at, (uint64_t)first, (int)(last - first), words);
+        CT_ISA_FN(ct__philox_fill)(j->at, (uint64_t)first, (int)(last - first), words);
         for (int64_t i = first; i < last;) {
             rows_run run = rows_at(&j->rows, i, last);
             int64_t done = 0;

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "backends/cpu/kernel.h"
-#include "ops/random/cpu/philox.h"
+#include "ops/random/cpu/philox/philox.h"
 
 #include "gen/random.attrs.h"
 
@@ -69,7 +69,7 @@ static void make_keys(void *ctx, int64_t chunk, int worker) {
     for (int64_t i = chunk * p->chunk; i < end;) {
         const int skip = (int)(i % 2),
                   m = (int)ct__min64(BLOCK - skip, end - i); /* two elements have one block of Philox */
-        philox_fill(p->at, 2 * (uint64_t)(i - skip), 2 * (m + skip), words);
+        CT_ISA_FN(ct__philox_fill)(p->at, 2 * (uint64_t)(i - skip), 2 * (m + skip), words);
         for (int k = 0; k < m; k++) {
             const uint32_t key = words[2 * (k + skip) + 1];
             p->keys[i + k] = key;

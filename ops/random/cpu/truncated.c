@@ -5,7 +5,7 @@
 #include "backends/cpu/kernel.h"
 #include "core/dtype.h"
 #include "ops/create/cpu/generate.h"
-#include "ops/random/cpu/philox.h"
+#include "ops/random/cpu/philox/philox.h"
 #include "ops/random/random.h"
 
 #include "gen/random.attrs.h"
@@ -40,7 +40,7 @@ static void make_truncated(const void *spec, int64_t first, int n, void *to) {
     uint32_t words[2 * GENERATE_BLOCK];
     bool wide = s->dtype == CT_F64;
     size_t size = ct_dtype_size(s->dtype);
-    philox_fill(s->at, (wide ? 2 : 1) * (uint64_t)first, (wide ? 2 : 1) * n, words);
+    CT_ISA_FN(ct__philox_fill)(s->at, (wide ? 2 : 1) * (uint64_t)first, (wide ? 2 : 1) * n, words);
     for (int i = 0; i < n; i++) {
         double u = wide ? (double)(((uint64_t)words[2 * i + 1] << 32 | words[2 * i]) >> 11) * 0x1p-53 + 0x1p-54
                         : ((double)words[i] + 0.5) * 0x1p-32;

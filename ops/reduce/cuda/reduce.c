@@ -14,9 +14,9 @@ enum {
 };
 
 extern const unsigned char ct_fatbin_reduce_sum[], ct_fatbin_reduce_extrema[], ct_fatbin_reduce_place[];
-static ct_cuda_unit sum_unit = {"reduce_sum", ct_fatbin_reduce_sum, {0}, true};
-static ct_cuda_unit extrema_unit = {"reduce_extrema", ct_fatbin_reduce_extrema, {0}};
-static ct_cuda_unit place_unit = {"reduce_place", ct_fatbin_reduce_place, {0}};
+static ct_cuda_unit sum_unit = CT_CUDA_UNIT_FROM("reduce_sum", ct_fatbin_reduce_sum, true);
+static ct_cuda_unit extrema_unit = CT_CUDA_UNIT_FROM("reduce_extrema", ct_fatbin_reduce_extrema, false);
+static ct_cuda_unit place_unit = CT_CUDA_UNIT_FROM("reduce_place", ct_fatbin_reduce_place, false);
 
 #define OF_DTYPES(unit, name) \
     { CT_REDUCTION_FLOATS(unit, name), CT_REDUCTION_INTEGERS(unit, name) }

@@ -26,7 +26,7 @@ typedef struct ct_cuda_reduction {
 } ct_cuda_reduction;
 
 /* The functions of one part of a reduction, for floats and for all dtypes. */
-#define CT_REDUCTION_OF(unit, name, code, suffix) [code] = {&unit, name #suffix, {0}}
+#define CT_REDUCTION_OF(unit, name, code, suffix) [code] = CT_CUDA_FUNCTION_OF(&unit, name #suffix)
 #define CT_REDUCTION_FLOATS(unit, name)                                                 \
     CT_REDUCTION_OF(unit, name, CT_F32, f32), CT_REDUCTION_OF(unit, name, CT_F64, f64), \
         CT_REDUCTION_OF(unit, name, CT_F16, f16), CT_REDUCTION_OF(unit, name, CT_BF16, bf16)

@@ -12,20 +12,18 @@
 #include "gen/rnn.attrs.h"
 
 extern const unsigned char ct_fatbin_rnn_recurrence[], ct_fatbin_rnn_recurrence_grad[];
-static ct_cuda_unit forward_unit = {"rnn_recurrence", ct_fatbin_rnn_recurrence, {0}};
-static ct_cuda_unit backward_unit = {"rnn_recurrence_grad", ct_fatbin_rnn_recurrence_grad, {0}};
+static ct_cuda_unit forward_unit = CT_CUDA_UNIT_FROM("rnn_recurrence", ct_fatbin_rnn_recurrence, false);
+static ct_cuda_unit backward_unit = CT_CUDA_UNIT_FROM("rnn_recurrence_grad", ct_fatbin_rnn_recurrence_grad, false);
 
 enum { MOST_UNITS = 512, FEW_UNITS = 128 };
 
 /* By gates (1, 3, 4); few or many hidden units. */
-#define OF_GATES(unit, name)                                          \
-    {                                                                 \
-        {{&unit, name "_1_2", {0}}, {&unit, name "_1_8", {0}}},       \
-            {{&unit, name "_3_2", {0}}, {&unit, name "_3_8", {0}}}, { \
-            {&unit, name "_4_2", {0}}, {                              \
-                &unit, name "_4_8", { 0 }                             \
-            }                                                         \
-        }                                                             \
+#define OF_GATES(unit, name)                                                                      \
+    {                                                                                             \
+        {CT_CUDA_FUNCTION_OF(&unit, name "_1_2"), CT_CUDA_FUNCTION_OF(&unit, name "_1_8")},       \
+            {CT_CUDA_FUNCTION_OF(&unit, name "_3_2"), CT_CUDA_FUNCTION_OF(&unit, name "_3_8")}, { \
+            CT_CUDA_FUNCTION_OF(&unit, name "_4_2"), CT_CUDA_FUNCTION_OF(&unit, name "_4_8")      \
+        }                                                                                         \
     }
 static ct_cuda_function forward_functions[3][2] = OF_GATES(forward_unit, "recurrence");
 static ct_cuda_function backward_functions[3][2] = OF_GATES(backward_unit, "recurrence_grad");

@@ -15,15 +15,15 @@ enum {
 };
 
 extern const unsigned char ct_fatbin_scan_sums[], ct_fatbin_scan_extrema[];
-static ct_cuda_unit sums_unit = {"scan_sums", ct_fatbin_scan_sums, {0}};
-static ct_cuda_unit extrema_unit = {"scan_extrema", ct_fatbin_scan_extrema, {0}};
+static ct_cuda_unit sums_unit = CT_CUDA_UNIT_FROM("scan_sums", ct_fatbin_scan_sums, false);
+static ct_cuda_unit extrema_unit = CT_CUDA_UNIT_FROM("scan_extrema", ct_fatbin_scan_extrema, false);
 
 typedef struct scan {
     ct_cuda_function blocks[DTYPES], threads[DTYPES];
     size_t state; /* bytes */
 } scan;
 
-#define OF_DTYPE(unit, name, code, suffix) [code] = {&unit, name #suffix, {0}}
+#define OF_DTYPE(unit, name, code, suffix) [code] = CT_CUDA_FUNCTION_OF(&unit, name #suffix)
 #define OF_FLOATS(unit, name)                                                                                \
     OF_DTYPE(unit, name, CT_F32, f32), OF_DTYPE(unit, name, CT_F64, f64), OF_DTYPE(unit, name, CT_F16, f16), \
         OF_DTYPE(unit, name, CT_BF16, bf16)

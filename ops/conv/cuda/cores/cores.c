@@ -38,7 +38,7 @@ const char *ct_cores_weight_refuses(const ct_call *call, const ct_cores_problem 
 bool ct_cores_weight_run(const ct_call *call, const ct_cores_problem *p, char *scratch) {
     ct_cores_plan plan;
     const char *why = ct_cores_plan_weight(p, shared_of(call), &plan);
-    if (why) return ct_cuda_host->fail(CT_ERR_DEVICE, call->op->name, why);
+    if (why) return ct_cuda_host->fail(CT_ERR_DEVICE, call->op->name, "%s", why);
     plan.a.partial = (float *)(void *)scratch, plan.a.dbias_partial = (float *)(void *)(scratch + plan.partial);
     return launch(call, WEIGHT_PARTS, plan.blocks, CT_CORES_THREADS, plan.shared, &plan) &&
            launch(call, WEIGHT_SUM, plan.sum_blocks, CT_CORES_SUM_THREADS, 0, &plan);
@@ -53,6 +53,6 @@ const char *ct_cores_input_refuses(const ct_call *call, const ct_cores_problem *
 bool ct_cores_input_run(const ct_call *call, const ct_cores_problem *p) {
     ct_cores_plan plan;
     const char *why = ct_cores_plan_input(p, shared_of(call), &plan);
-    if (why) return ct_cuda_host->fail(CT_ERR_DEVICE, call->op->name, why);
+    if (why) return ct_cuda_host->fail(CT_ERR_DEVICE, call->op->name, "%s", why);
     return launch(call, INPUT, plan.blocks, CT_CORES_THREADS, plan.shared, &plan);
 }

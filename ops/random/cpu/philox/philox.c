@@ -1,10 +1,6 @@
 /* Philox4x32-10 (Salmon, Moraes, Dror and Shaw, Parallel Random Numbers: As Easy as 1, 2, 3, SC 2011) for many
  * blocks at once: the same words as ct__philox, in the same order. */
-#ifndef COTANGENT_OPS_RANDOM_PHILOX_H
-#define COTANGENT_OPS_RANDOM_PHILOX_H
-
-#include "backends/cpu/simd/simd.h"
-#include "core/rng.h"
+#include "ops/random/cpu/philox/philox.h"
 
 /* A vector of 32-bit words; the upper halves of its products with a constant, the lower ones going to *low: the even and
  * the odd lanes apart, since the instruction makes 64 bits of every second lane; and the transposed store of four vectors:
@@ -76,11 +72,10 @@ SIMD_INLINE void philox_store(uint32_t *to, philox_words a, philox_words b, phil
 }
 #endif
 
+_Static_assert((int)PHILOX_LANES == (int)VF32_LANES, "a batch is as wide as the level's vectors");
+
 /* The block that lane e works on, so that philox_store puts them in order. */
 #define PHILOX_BLOCK(e) ((e) % 4 * (PHILOX_LANES / 4) + (e) / 4)
-
-/* Two vectors go side by side, since one alone waits for its own products. */
-enum { PHILOX_WAYS = 2, PHILOX_BATCH = PHILOX_WAYS * PHILOX_LANES * 4 };
 
 /* words[4 * i + k] = word k of block first + i, for PHILOX_WAYS * PHILOX_LANES blocks. */
 static inline void philox_batch(ct_random at, uint64_t first, uint32_t *words) {
@@ -116,9 +111,6 @@ static inline void philox_batch(ct_random at, uint64_t first, uint32_t *words) {
     for (int w = 0; w < PHILOX_WAYS; w++) philox_store(words + 4 * PHILOX_LANES * w, c0[w], c1[w], c2[w], c3[w]);
 }
 
-/* Words first to first + n - 1 of a call; first is a multiple of 4, and there is room for whole batches. */
-static inline void philox_fill(ct_random at, uint64_t first, int n, uint32_t *words) {
+void CT_ISA_FN(ct__philox_fill)(ct_random at, uint64_t first, int n, uint32_t *words) {
     for (int i = 0; i < n; i += PHILOX_BATCH) philox_batch(at, (first + (uint64_t)i) / 4, words + i);
 }
-
-#endif
