@@ -61,7 +61,7 @@ typedef struct winograd_frame {
     int64_t before;          /* of the depth */
 } winograd_frame;
 
-/* In winograd.c. Phases: their number along an axis; the first is the largest. */
+/* In winograd_tiles.c. Phases: their number along an axis; the first is the largest. */
 int64_t CT_ISA_FN(ct__winograd_phases)(const winograd_pass *pass, int axis);
 void CT_ISA_FN(ct__winograd_take_phase)(winograd_frame *frame, const winograd_pass *pass, const int64_t phase[3]);
 
@@ -86,7 +86,7 @@ static inline int64_t winograd_slots(const winograd_frame *f, int64_t planes) {
                    f->pass->adjoint ? (planes - 1 + more) / stride + 1 : (planes - 1) * stride + more + 1);
 }
 
-/* In winograd.c, as what follows. The engine's transpose of floats; row distances in bytes. */
+/* In winograd_tiles.c, as what follows. The engine's transpose of floats; row distances in bytes. */
 void CT_ISA_FN(ct__winograd_transpose)(char *dst, int64_t dst_row, const char *src, int64_t src_row, int64_t rows,
                                        int64_t cols, int64_t width);
 #define winograd_transpose CT_ISA_FN(ct__winograd_transpose)
