@@ -351,6 +351,7 @@ enum {
     SLICE = 128,            /* input channels: 590 KB of a panel of weights, as many of 32 tiles */
     FETCHED_TILES = 8,      /* a chunk fetches shared weights in the time that the products of so many tiles take, */
     TRANSFORMED_TILES = 9,  /* transforms its own in that of so many, */
+    READ_TILES = 2,         /* reads them from L2 in that of so many, */
     TRANSFORM_COLUMNS = 12, /* and transforms its tiles in the time that so many columns of products take */
 };
 
@@ -385,7 +386,7 @@ static double time_of(const forward *f, const cut *c, int64_t sections) {
     if (c->from == SHARED) return rounds * (columns * (block + FETCHED_TILES) + TRANSFORM_COLUMNS * block);
     if (c->from == OWN) { /* a worker whose chunks are of two groups transforms both */
         const double times = groups > 1 && threads % groups ? 2 : 1;
-        return rounds * (columns + TRANSFORM_COLUMNS) * block +
+        return rounds * ((columns + TRANSFORM_COLUMNS) * block + READ_TILES * columns) +
                times * TRANSFORMED_TILES * columns / (double)f->section;
     }
     const int64_t panels = ct__min(c->group, PANELS_AT_ONCE), transforms = ct__ceil_div(c->group, PANELS_AT_ONCE);
