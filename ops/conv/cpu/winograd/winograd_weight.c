@@ -242,6 +242,11 @@ static void cut_channels(gradient *g) {
     g->sum_point = winograd_odd(g->sum_rows * g->sum_row);
 }
 
+/* As many parts as `count` has of at most `most`, evened out: the size of one, in whole units. */
+static int64_t even(int64_t count, int64_t most, int64_t unit) {
+    return ct__round_up(ct__ceil_div(count, ct__max64(1, ct__ceil_div(count, most))), unit);
+}
+
 static void plan(const winograd_pass *p, gradient *g) {
     *g = (gradient){.kernel = ct__gemm_kernel(CT_GEMM_F32, CT_GEMM_F32, CT_GEMM_F32)};
     winograd_frame *f = &g->frame;
@@ -269,6 +274,8 @@ static void plan(const winograd_pass *p, gradient *g) {
     const int64_t blocks =
         ct__ceil_div(p->in_channels, SPLIT_CHANNELS) * ct__max64(1, ct__ceil_div(p->out_channels, SPLIT_CHANNELS));
     g->splits = flat ? ct__max64(1, ct__min(SPLITS / ct__max64(1, blocks), tiles / SPLIT_TILES)) : 1;
+    const int64_t split = ct__ceil_div(ct__ceil_div(tiles, g->chunk), g->splits) * g->chunk; /* tiles of the largest */
+    if (flat) g->depth = even(split, g->depth, g->chunk);
     g->section = ct__min(planes, 2 * p->kernel[0]);
     while (g->section < planes &&
            g->chunk * (v_bytes * winograd_slots(f, g->section + 1) + z_bytes * (g->section + 1)) <= most)
@@ -276,7 +283,7 @@ static void plan(const winograd_pass *p, gradient *g) {
     g->section = ct__ceil_div(planes, ct__ceil_div(planes, g->section));
     const int64_t slots = winograd_slots(f, g->section), bytes = v_bytes * slots + z_bytes * g->section;
     const int64_t group = most / bytes;
-    if (planes == 1) g->group = ct__max64(1, group / g->depth) * g->depth;
+    if (planes == 1) g->group = even(split, ct__max64(1, group / g->depth) * g->depth, g->depth);
     else g->group = ct__max64(1, group / g->chunk) * g->chunk;
     g->group = ct__max64(1, ct__min(g->group, ct__round_up(f->tiles.count, g->chunk)));
     g->v_point = winograd_odd(parities * slots * g->group * g->v_tile);
