@@ -279,11 +279,22 @@ static void block_of_slices(void *ctx, int64_t chunk, int worker) {
             part.frame.x.data = f->frame.x.data + k * f->frame.x.c;
             CT_ISA_FN(ct__winograd_transform_tiles)(&points, &part.frame, 0, first, end, band, NULL);
             product.accumulate = k > 0;
-            for (int64_t at = panel; at < ct__min(panel + PANELS_AT_ONCE, of.end_panel); at++) {
+            const int64_t end_panel = ct__min(panel + PANELS_AT_ONCE, of.end_panel);
+            winograd_image later = part.frame.x; /* the next slice of the same tiles */
+            winograd_ahead reads = winograd_ahead_of(&f->frame, true, 0, first, end);
+            later.data += f->slice * later.c;
+            reads.image = &later;
+            reads.channels = ct__min(f->slice, p->in_channels - k - f->slice);
+            reads.skip = 0;
+            if (reads.channels <= 0 || later.c == 1) reads.at = end;
+            CT_ISA_FN(ct__winograd_ahead_start)(&reads, WINOGRAD_POINTS * (end_panel - panel));
+            for (int64_t at = panel; at < end_panel; at++) {
                 const weights own = own_weights(&part, u, at, at + 1);
                 transform_own(&own, at + 1);
-                for (int64_t point = 0; point < WINOGRAD_POINTS; point++)
+                for (int64_t point = 0; point < WINOGRAD_POINTS; point++) {
+                    CT_ISA_FN(ct__winograd_ask)(&reads);
                     multiply_panel(&part, &of, &own, &product, &all, 1, v, m, point, at);
+                }
             }
         }
     store_tiles(f, &of, m, 0, first, end, band);
@@ -330,12 +341,15 @@ static void block_of_tiles(void *ctx, int64_t chunk, int worker) {
             CT_ISA_FN(ct__winograd_transform_tiles)(&points, &f->frame, done, first, end, band, NULL);
         }
         /* What will be read next: another plane, or the block that follows. */
-        winograd_ahead reads = {0}, writes = {0};
-        if (f->panel_groups == 1) { /* else others write the lines beside */
-            reads = winograd_ahead_of(&f->frame, true, done, first, end);
+        winograd_ahead reads = winograd_ahead_of(&f->frame, true, done, first, end), writes = {0};
+        if (done >= high) reads.plane = low, reads.at = end, reads.end = ct__min(end + tiles, f->frame.tiles.count);
+        winograd_image results = f->frame.y;
+        if (f->panel_groups == 1 || results.c != 1) { /* else others write the lines beside */
+            results.data += of.channel * results.c;
             writes = winograd_ahead_of(&f->frame, false, d, first, end);
+            writes.image = &results;
+            writes.channels = of.end_channel - of.channel;
             writes.write = true;
-            if (done >= high) reads.plane = low, reads.at = end, reads.end = ct__min(end + tiles, f->frame.tiles.count);
         }
         multiply(f, &of, &own, v, m, d, next, tiles, low, high - low, &reads, &writes);
         for (int64_t e = d; e < next; e++) store_tiles(f, &of, m + (e - d) * tiles * f->m_tile, e, first, end, band);

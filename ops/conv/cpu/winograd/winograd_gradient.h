@@ -119,9 +119,9 @@ static void transform_plane(const gradient *g, const part *p, float *band, winog
 static void transform_part(const gradient *g, const part *now, const part *next, float *band) {
     const int64_t tiles = g->end - g->first;
     winograd_ahead ahead = {0};
-    winograd_image image;
-    if (next && next->channels > 0) {
-        image = next->x ? g->frame.x : g->frame.y;
+    winograd_image image = next && !next->x ? g->frame.y : g->frame.x;
+    /* Channels last, lines have those of other blocks beside them. */
+    if (next && next->channels > 0 && !(g->own && image.c == 1)) {
         ahead = winograd_ahead_of(&g->frame, next->x, next->plane, next->first, next->end);
         image.data += next->channel * image.c;
         ahead.image = &image;
