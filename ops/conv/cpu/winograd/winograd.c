@@ -428,19 +428,20 @@ static void cut_pass(forward *f, int64_t block, bool few) {
     const int64_t threads = ct__threads(), panels = ct__max64(1, f->weights.panels), rows = f->kernel->rows;
     const int64_t sections = ct__ceil_div(ct__max64(1, f->frame.planes), f->section), tiles = f->frame.tiles.count;
     const int64_t all = WINOGRAD_POINTS * 4 * f->weights.point,
-                  most_groups = winograd_parities(&f->frame.y) == 1 ? panels : 1;
+                  least = winograd_parities(&f->frame.y) == 1 ? 1 : panels; /* parities are not cut */
     const int64_t wide = ct__max64(block, ct__min(tiles, WINOGRAD_AT_ONCE));
     cut best = {0};
-    for (int64_t groups = 1; groups <= most_groups; groups++) {
-        const int64_t group = ct__ceil_div(panels, groups), left = l2_bytes() - group_bytes(f, group);
+    for (int64_t group = panels; group >= least; group = winograd_next_size(panels, group)) {
+        const int64_t left = l2_bytes() - group_bytes(f, group);
         if (threads > FEW_THREADS && left >= rows * tile_bytes(f, group))
             try_blocks(f, &best, OWN, group, ct__min(block, left / tile_bytes(f, group) / rows * rows), sections);
         if (few && (threads > FEW_THREADS || (all > UNCACHED && tiles <= WINOGRAD_AT_ONCE)))
             try_blocks(f, &best, SLICED, group, wide, sections);
     }
     const bool blocks_suffice = ct__ceil_div(tiles, block) * sections >= threads;
-    for (int64_t groups = 1; best.from == SHARED && groups <= (blocks_suffice ? 1 : most_groups); groups++)
-        try_blocks(f, &best, SHARED, ct__ceil_div(panels, groups), block, sections);
+    for (int64_t group = panels; best.from == SHARED && group >= (blocks_suffice ? panels : least);
+         group = winograd_next_size(panels, group))
+        try_blocks(f, &best, SHARED, group, block, sections);
     f->from = best.from;
     f->block = best.block;
     f->group = best.group;

@@ -179,6 +179,11 @@ static inline int winograd_panel_vecs(const ct__kernel *kernel, int64_t columns,
     return (int)ct__min(kernel->vecs, ct__ceil_div(columns, kernel->lanes) - panel * kernel->vecs);
 }
 
+/* The next smaller size of parts of `all`, which are one more or so; 0: there is none. */
+static inline int64_t winograd_next_size(int64_t all, int64_t size) {
+    return size > 1 ? ct__ceil_div(all, ct__ceil_div(all, size - 1)) : 0;
+}
+
 /* Rows of a register tile, evened out over `rows`. */
 static inline int64_t winograd_tile_rows(const ct__kernel *kernel, int64_t rows) {
     return ct__ceil_div(rows, ct__ceil_div(rows, kernel->rows));

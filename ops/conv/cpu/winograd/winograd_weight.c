@@ -218,10 +218,9 @@ static void cut_channels(gradient *g) {
     const winograd_pass *p = g->frame.pass;
     double best = time_of_sharing(g);
     const int64_t vectors = ct__ceil_div(p->in_channels, WEIGHT_BLOCK);
-    for (int64_t panel_blocks = 1; panel_blocks <= g->panels; panel_blocks++)
-        for (int64_t row_blocks = 1; row_blocks <= vectors; row_blocks++) {
-            const int64_t panels = ct__ceil_div(g->panels, panel_blocks),
-                          rows = ct__min(p->in_channels, ct__ceil_div(vectors, row_blocks) * WEIGHT_BLOCK);
+    for (int64_t panels = g->panels; panels > 0; panels = winograd_next_size(g->panels, panels))
+        for (int64_t blocks = vectors; blocks > 0; blocks = winograd_next_size(vectors, blocks)) {
+            const int64_t rows = ct__min(p->in_channels, blocks * WEIGHT_BLOCK);
             const double time = time_of_blocks(g, rows, panels);
             if (time >= best) continue;
             best = time, g->own = true;
