@@ -466,21 +466,29 @@ TEST(small_chunks_and_threads_give_the_same_bits) {
 
 /* Few tiles of many channels, and tiles for many groups: what many threads cut in another way than few. */
 TEST(many_threads_cut_channels_and_groups_and_give_the_same_bits) {
-    const ct_dims shapes[][2] = {
-        {CT_DIMS(3, 200, 4, 4), CT_DIMS(330, 200, 3, 3)},   /* one tile each, many channels */
-        {CT_DIMS(8, 64, 28, 30), CT_DIMS(64, 64, 3, 3)},    /* 448 tiles */
-        {CT_DIMS(3, 72, 57, 57), CT_DIMS(40, 72, 3, 3)},    /* rows of 15 tiles */
-        {CT_DIMS(2, 1024, 4, 4), CT_DIMS(32, 1024, 3, 3)},  /* blocks of one panel's rows */
-        {CT_DIMS(25, 250, 8, 8), CT_DIMS(258, 250, 3, 3)}}; /* slices of channels, two blocks of tiles */
-    for (int i = 0; i < 5; i++) {
-        ct_tensor *x = ct_randn(shapes[i][0]), *w = ct_randn(shapes[i][1]), *b = ct_randn(CT_DIMS(shapes[i][1].d[0]));
+    const struct {
+        int n, in, h, w, out;
+    } shapes[] = {{3, 200, 4, 4, 330},   /* one tile each, many channels */
+                  {8, 64, 28, 30, 64},   /* 448 tiles */
+                  {3, 72, 57, 57, 40},   /* rows of 15 tiles */
+                  {2, 1024, 4, 4, 32},   /* blocks of one panel's rows */
+                  {25, 250, 8, 8, 258},  /* slices of channels, two blocks of tiles */
+                  {9, 260, 14, 13, 250}, /* blocks of channels, several sums of tiles */
+                  {17, 40, 31, 33, 70}}; /* splits of tiles */
+    for (int i = 0; i < 14; i++) {
+        const int n = shapes[i / 2].n, ins = shapes[i / 2].in, h = shapes[i / 2].h, wide = shapes[i / 2].w,
+                  outs = shapes[i / 2].out;
+        const bool last = i % 2;
+        ct_tensor *x = ct_randn(last ? CT_DIMS(n, h, wide, ins) : CT_DIMS(n, ins, h, wide)),
+                  *w = ct_randn(last ? CT_DIMS(3, 3, ins, outs) : CT_DIMS(outs, ins, 3, 3)),
+                  *b = ct_randn(CT_DIMS(outs));
         ct_tensor *first[4] = {NULL}, *g = NULL;
         for (int threads = 1; threads <= 32; threads += threads < 4 ? 1 : 12)
             ct_scope {
                 CHECK(ct_set_threads(threads));
                 ct_tensor *in[3] = {ct_set_requires_grad(ct_clone(x), true), ct_set_requires_grad(ct_clone(w), true),
                                     ct_set_requires_grad(ct_clone(b), true)};
-                ct_tensor *now[4] = {ct_conv2d(in[0], in[1], .bias = in[2], .pad = 1)};
+                ct_tensor *now[4] = {ct_conv2d(in[0], in[1], .bias = in[2], .pad = 1, .channels_last = last)};
                 if (!g) g = ct_keep(ct_randn(ct_shape(now[0])));
                 CHECK(ct_grad(now, 1, &g, in, 3, now + 1, 0));
                 for (int k = 0; k < 4; k++) {

@@ -5,7 +5,10 @@
 #include "core/threads.h"
 #include "ops/conv/cpu/implicit.h"
 
-enum { LINE_WEIGHTS = 128 << 10 }; /* bytes of weight to go over with every line of the result, at most */
+enum {
+    LINE_WEIGHTS = 128 << 10, /* bytes of weight to go over with every line of the result, at most */
+    FEW_LINES = 8             /* of the next block, which are prefetched at once */
+};
 
 typedef struct pass {
     const ct_conv_problem *p;
@@ -252,6 +255,22 @@ static inline __attribute__((always_inline)) void prefetch_result(const pass *s,
         for (int64_t at = 0; at < positions * row; at += 64) __builtin_prefetch(to + j * col + at, 1, 2);
 }
 
+/* The same evenly during a tile's sum, a line of each column, if its runs are short and the sum is long enough: all of them at once would keep
+ * the tile's own loads waiting. The tile prefetches a line again until it is time for the next. */
+static bool spread_result(const pass *s, ct__tile *t, const char *to, int64_t positions) {
+    const int64_t size = ct__type_size(s->finish.c_type), col = s->to.c * size, steps = t->k * t->n_runs;
+    int64_t times = 1;
+    while (times < 64 && steps >= 2 * times * t->cols) times *= 2;
+    if (!s->kernel->prefetches || t->cols != ct__panel_width(s->kernel) || t->k >= 4 * s->kernel->rows) return false;
+    if (s->to.c == 1 || col % 4096 == 0 || positions * s->to.s[2] * size > 64) return false;
+    if (steps < t->cols || 2 * steps > 3 * times * t->cols) return false; /* or it would go far beyond the columns */
+    t->ahead = to;
+    t->ahead_step = 64 / times;
+    t->ahead_span = times;
+    t->ahead_jump = col - 64;
+    return true;
+}
+
 /* One line of the result, `outputs` of each phase from at->w on, for the columns of one panel. */
 static void compute_line(const pass *s, place *at, const ct__local *local, char *sums, ct__run *runs, int64_t z,
                          int64_t panel) {
@@ -288,16 +307,19 @@ static void compute_line(const pass *s, place *at, const ct__local *local, char 
             t.a = local->data + q * t.a_row;
             t.c = c + (pw + q * columns->by) * c_position;
             const int64_t high = ct__min(rows, outputs - q);
+            char *const to = result + q * columns->by * s->to.s[2] * size;
             if (s->lines_first && z + 1 < at->end) { /* the share of this tile in the next line */
                 const int64_t bytes = high * s->channels * size / s->panels;
                 t.ahead = s->result + (line + s->to.s[1] + (z0 + q) * s->channels) * size + panel * bytes;
                 t.ahead_step = t.k ? bytes / (t.k * t.n_runs) : 0;
                 ct__ahead_lines(&at->ahead, at->lines);
+            } else if (!s->direct && pw == 0 && at->lines <= FEW_LINES &&
+                       spread_result(s, &t, to, high * columns->by)) {
+                ct__ahead_lines(&at->ahead, at->lines);
             } else {
                 ct__ahead_tile(&at->ahead, at->lines, kernel, &t);
+                if (!s->direct && pw == 0) prefetch_result(s, to, high * columns->by, have);
             }
-            if (!s->direct && pw == 0)
-                prefetch_result(s, result + q * columns->by * s->to.s[2] * size, high * columns->by, have);
             t.rows = (int)high;
             (tiles ? tiles[high - 1] : kernel->block)(&t);
         }

@@ -97,11 +97,12 @@ static void measure(ct__source *s) {
     s->bytes = ct__round_up(s->bytes + 64, 64); /* a unit past the end may be prefetched, never used */
 }
 
-/* Of few channels the rows of a tile would be few as well: their planes are interleaved, so that the taps of a row of all of them
- * lie side by side. Where every pixel is seen but once, that is no gain. */
+/* Planes of few channels are interleaved, so that the taps of a row of all of them lie side by side: rows of a tile of the weight
+ * gradient, which would be few, or else one sum instead of a short one for each channel. Where every pixel is seen but once, that is
+ * no gain. */
 static bool interleaved(const ct__source *s) {
     const ct__taps *columns = &s->axis[2];
-    return s->along_pixels && s->kernel->group == 1 && s->type == s->kernel->packed && ct__type_size(s->type) == 4 &&
+    return (s->along_pixels || columns->phases == 1) && s->kernel->group == 1 && s->type == s->kernel->packed && ct__type_size(s->type) == 4 &&
            s->strides.s[2] == 1 && s->strides.c != 1 && s->channels > 1 && s->channels <= CT__FEW_CHANNELS &&
            columns->count > columns->step && columns->spacing == 1;
 }

@@ -61,7 +61,7 @@ typedef struct winograd_frame {
     int64_t before;          /* of the depth */
 } winograd_frame;
 
-/* In winograd.c. Phases: their number along an axis; the first is the largest. */
+/* In winograd_tiles.c. Phases: their number along an axis; the first is the largest. */
 int64_t CT_ISA_FN(ct__winograd_phases)(const winograd_pass *pass, int axis);
 void CT_ISA_FN(ct__winograd_take_phase)(winograd_frame *frame, const winograd_pass *pass, const int64_t phase[3]);
 
@@ -86,7 +86,7 @@ static inline int64_t winograd_slots(const winograd_frame *f, int64_t planes) {
                    f->pass->adjoint ? (planes - 1 + more) / stride + 1 : (planes - 1) * stride + more + 1);
 }
 
-/* In winograd.c, as what follows. The engine's transpose of floats; row distances in bytes. */
+/* In winograd_tiles.c, as what follows. The engine's transpose of floats; row distances in bytes. */
 void CT_ISA_FN(ct__winograd_transpose)(char *dst, int64_t dst_row, const char *src, int64_t src_row, int64_t rows,
                                        int64_t cols, int64_t width);
 #define winograd_transpose CT_ISA_FN(ct__winograd_transpose)
@@ -104,9 +104,8 @@ typedef struct winograd_ahead {
     const winograd_tiles *tiles;
     int64_t plane, at, end;
     int64_t channels, skip; /* skip: rows of a tile that others have read */
-    bool write;
-    int64_t rate;       /* lines per call */
-    const char *run_at; /* contiguous bytes */
+    int64_t rate;           /* lines per call */
+    const char *run_at;     /* contiguous bytes */
     int64_t offset, bytes, rows, rows_left, channels_left;
 } winograd_ahead;
 
@@ -177,6 +176,11 @@ static inline void winograd_multiply(const winograd_product *p) {
 /* Vectors of a panel that hold columns. */
 static inline int winograd_panel_vecs(const ct__kernel *kernel, int64_t columns, int64_t panel) {
     return (int)ct__min(kernel->vecs, ct__ceil_div(columns, kernel->lanes) - panel * kernel->vecs);
+}
+
+/* The next smaller size of parts of `all`, which are one more or so; 0: there is none. */
+static inline int64_t winograd_next_size(int64_t all, int64_t size) {
+    return size > 1 ? ct__ceil_div(all, ct__ceil_div(all, size - 1)) : 0;
 }
 
 /* Rows of a register tile, evened out over `rows`. */
