@@ -217,7 +217,7 @@ static void prefetch_part(next_block *next, ct__tile *t) {
     next->row += rows;
 }
 
-enum { LATER = 2 };
+enum { LATER = 2 }; /* columns of B and rows of A that will be packed */
 
 /* A row panel of A against a block of columns, for one k block. Tiles prefetch what comes next and, when they are done with that,
  * what comes later. */

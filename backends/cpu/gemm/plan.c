@@ -58,14 +58,15 @@ static void lower_tiles(ct__plan *p) {
         p->tile_rows = ct__ceil_div(p->m, ct__ceil_div(p->m, most));
 }
 
-/* Whether row tiles may read a row-major A where it lies: the type fits, k groups are whole, and a tile's rows
- * do not fight over a few cache sets: of L1 they leave four ways to B and C, of L2 they take half. May
- * lower the tiles to that end. */
+/* Whether tiles can read A where it lies: the type fits, and k groups are whole. */
 static bool a_type_fits(const ct__plan *p) {
     const ct__kernel *kernel = p->kernel;
     if (p->g->pack_a || p->flip_a || p->a.type != kernel->packed) return false;
     return kernel->group == 1 || (p->a.col == 1 && p->k % kernel->group == 0);
 }
+
+/* Whether row tiles may: a tile's rows do not fight over a few cache sets: of L1 they leave four ways to B and C, of L2 they
+ * take half. May lower the tiles to that end. */
 static bool a_readable_by_rows(ct__plan *p) {
     const ct__kernel *kernel = p->kernel;
     const ct_caches *caches = ct__caches();
