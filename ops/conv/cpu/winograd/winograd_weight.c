@@ -267,7 +267,7 @@ static void plan(const winograd_pass *p, gradient *g) {
     winograd_sources(f, 0, 1, &g->low, &g->high);
     bool flat = parities * p->kernel[0] * planes == 1 && tiles > 0 && g->high == g->low + 1;
     for (int a = 0; a < 3; a++) flat = flat && CT_ISA_FN(ct__winograd_phases)(p, a) == 1;
-    const bool large = flat && tiles > DEPTH && p->in_channels >= LARGE_WEIGHT / ct__max64(1, p->out_channels);
+    const bool large = flat && p->in_channels >= LARGE_WEIGHT / ct__max64(1, p->out_channels);
     g->chunk = cols > CHUNK_TILES ? ct__ceil_div(cols, ct__ceil_div(cols, CHUNK_TILES)) : CHUNK_TILES / cols * cols;
     g->depth = (large ? LESS_DEPTH : DEPTH) / g->chunk * g->chunk;
     const int64_t blocks =
