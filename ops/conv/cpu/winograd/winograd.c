@@ -349,6 +349,7 @@ static void block_of_tiles(void *ctx, int64_t chunk, int worker) {
             writes = winograd_ahead_of(&f->frame, false, d, first, end);
             writes.image = &results;
             writes.channels = of.end_channel - of.channel;
+            writes.write = true;
         }
         multiply(f, &of, &own, v, m, d, next, tiles, low, high - low, &reads, &writes);
         for (int64_t e = d; e < next; e++) store_tiles(f, &of, m + (e - d) * tiles * f->m_tile, e, first, end, band);

@@ -104,8 +104,9 @@ typedef struct winograd_ahead {
     const winograd_tiles *tiles;
     int64_t plane, at, end;
     int64_t channels, skip; /* skip: rows of a tile that others have read */
-    int64_t rate;           /* lines per call */
-    const char *run_at;     /* contiguous bytes */
+    bool write;
+    int64_t rate;       /* lines per call */
+    const char *run_at; /* contiguous bytes */
     int64_t offset, bytes, rows, rows_left, channels_left;
 } winograd_ahead;
 

@@ -98,7 +98,8 @@ void CT_ISA_FN(ct__winograd_ask)(winograd_ahead *a) {
             if (a->at >= a->end) return;
             next_region(a);
         }
-        __builtin_prefetch(a->run_at + a->offset, 0, 2); /* for writing too: prefetches for that go to L1 */
+        if (a->write) __builtin_prefetch(a->run_at + a->offset, 1, 2);
+        else __builtin_prefetch(a->run_at + a->offset, 0, 2);
         a->offset += 64;
         if (a->offset <= a->bytes) continue;
         a->offset = 0;
