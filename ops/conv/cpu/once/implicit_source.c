@@ -102,9 +102,9 @@ static void measure(ct__source *s) {
  * no gain. */
 static bool interleaved(const ct__source *s) {
     const ct__taps *columns = &s->axis[2];
-    return (s->along_pixels || columns->phases == 1) && s->kernel->group == 1 && s->type == s->kernel->packed && ct__type_size(s->type) == 4 &&
-           s->strides.s[2] == 1 && s->strides.c != 1 && s->channels > 1 && s->channels <= CT__FEW_CHANNELS &&
-           columns->count > columns->step && columns->spacing == 1;
+    return (s->along_pixels || columns->phases == 1) && s->kernel->group == 1 && s->type == s->kernel->packed &&
+           ct__type_size(s->type) == 4 && s->strides.s[2] == 1 && s->strides.c != 1 && s->channels > 1 &&
+           s->channels <= CT__FEW_CHANNELS && columns->count > columns->step && columns->spacing == 1;
 }
 
 bool ct__source_channels_last(const ct__source *s) {

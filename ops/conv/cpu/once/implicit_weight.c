@@ -239,7 +239,6 @@ static void multiply_row(const pass *s, place *at, const ct__local *local, const
                   vecs = ct__ceil_div(have, kernel->lanes);
     const ct__tile_fn *tiles = kernel->tiles[(vecs - 1) * 2 + (have % kernel->lanes != 0)];
     ct__tile t = {.b = packed, .b_step = s->pixel_bytes, .cols = (int)have, .runs = runs, .accumulate = !first};
-    t.far_c = first; /* others have read the sums of the last call */
     const int64_t image_bytes = from->borrowed ? from->strides.n * ct__type_size(from->type) : s->slot_bytes;
     for (int64_t i = 0; i < at->images * at->lines; i++) {
         const int64_t image = i / at->lines, line = i % at->lines;

@@ -2,8 +2,8 @@
  * Weights are transformed into the engine's panels; then blocks of tiles are transformed, multiplied and transformed back
  * while they are in cache.
  *
- * On few threads the weights are transformed once per call, for all. On many each worker transforms those that it multiplies, into
- * scratch of its own, although others do the same: a core that writes lines which others have read since waits for each of
+ * On few threads, or if they are small, the weights are transformed once per call, for all. On many each worker transforms those that
+ * it multiplies, into scratch of its own, although others do the same: a core that writes lines which others have read since waits for each of
  * them to be invalidated there, longer than the transform takes. So work is cut into groups of output channels as well as
  * blocks of tiles, as large as the L2 of a worker holds their weights. Where not even those of one panel fit, tiles and
  * weights are transformed a slice of the input channels at a time. */
@@ -360,7 +360,8 @@ enum {
     BLOCK_BYTES = 640 << 10, /* of transformed tiles and products: about an L2 */
     UNCACHED = 12 << 20,     /* bytes of transformed weights that go to memory and back, */
     LARGE = 8 << 20,         /* and that are sliced where tiles are few */
-    FEW_THREADS = 4,         /* which share weights */
+    FEW_THREADS = 4,         /* which share weights, */
+    SMALL_WEIGHTS = 1 << 20, /* bytes: weights that any number of threads share */
     FEW_TILES = 128,
     SLICE = 128,            /* input channels: 590 KB of a panel of weights, as many of 32 tiles */
     FETCHED_TILES = 8,      /* a chunk fetches shared weights in the time that the products of so many tiles take, */
@@ -433,7 +434,7 @@ static void cut_pass(forward *f, int64_t block, bool few) {
     cut best = {0};
     for (int64_t group = panels; group >= least; group = winograd_next_size(panels, group)) {
         const int64_t left = l2_bytes() - group_bytes(f, group);
-        if (threads > FEW_THREADS && left >= rows * tile_bytes(f, group))
+        if (threads > FEW_THREADS && all > SMALL_WEIGHTS && left >= rows * tile_bytes(f, group))
             try_blocks(f, &best, OWN, group, ct__min(block, left / tile_bytes(f, group) / rows * rows), sections);
         if (few && (threads > FEW_THREADS || (all > UNCACHED && tiles <= WINOGRAD_AT_ONCE)))
             try_blocks(f, &best, SLICED, group, wide, sections);

@@ -5,30 +5,141 @@
  * is summed at a time, so that sums are the same however many make a group.
  *
  * Where one group holds all tiles, a block of channels goes through all 36 products and back to weights at once: its
- * sums stay in L2, where those of all channels, four times the weights, would go to memory and come back.
- *
- * Many threads share no transformed tiles: writing lines that other cores have read since takes longer than transforming the
- * same tiles again. Each worker has blocks of input and output channels, transforms those channels of the tiles itself, as
- * many tiles as are summed at a time, and adds their products, all in its L2. Where channels are too few for that the tiles
- * are split as well: into as many splits as the sizes say, on any number of threads, whose gradients are added in order. */
-#include "backends/cpu/gemm/caches.h"
-#include "ops/conv/cpu/winograd/winograd_gradient.h"
+ * sums stay in L2, where those of all channels, four times the weights, would go to memory and come back. */
+#include "ops/conv/cpu/winograd/winograd.h"
 
 enum {
     GROUP_LEAST = 3 << 20, /* bytes of transformed tiles of a group: about an L2, */
     GROUP_MOST = 16 << 20, /* or a part of L3 for the sake of large sums, which each group reads and writes */
     GROUP_THREADS = 4,     /* that share such a group; for more of them it grows */
     SUM_SHARE = 2,
-    CHUNK_TILES = 16,       /* transformed by one worker at a time */
-    DEPTH = 128,            /* tiles multiplied at a time, about: a panel of them in L1 */
-    BLOCK_SUMS = 256 << 10, /* bytes of a block's sums: a part of L2 */
-    FEW_THREADS = 4,        /* which share transformed tiles */
-    LARGE_WEIGHT = 1 << 16, /* channels by channels, of which blocks with DEPTH tiles would not be in L2, */
-    LESS_DEPTH = 64,        /* so that fewer are multiplied at a time */
-    SPLITS = 16,            /* blocks of channels and splits of tiles that there are to be, for as many threads, */
-    SPLIT_CHANNELS = 32,    /* the blocks so large in both, */
-    SPLIT_TILES = 512       /* and the splits at least */
+    CHUNK_TILES = 16,      /* transformed by one worker at a time */
+    DEPTH = 128,           /* tiles multiplied at a time, about: a panel of them in L1 */
+    WEIGHT_BLOCK = 16,     /* input channels transformed back at a time */
+    BLOCK_SUMS = 256 << 10 /* bytes of a block's sums: a part of L2 */
 };
+
+typedef struct gradient {
+    winograd_frame frame;
+    const ct__kernel *kernel;
+    int64_t width, panels, columns; /* columns: output channels, whole vectors */
+    int64_t section, group;         /* planes of results and tiles of each in a group, at most */
+    int64_t chunk;                  /* tiles transformed by one worker at a time: rows of them, or parts of a row, */
+    int64_t shares;                 /* and into how many the channels of such tiles are cut, where these are few */
+    int64_t depth;                  /* tiles multiplied at a time: chunks of them */
+    int64_t first, end;             /* the tiles of the group at work, */
+    int64_t d0, d1, low, high;      /* its planes of results, and of sources */
+    float *v;                       /* (36, parities, sources, tiles, v_tile) */
+    int64_t v_tile, v_point;
+    float *z; /* (36, panels, planes, tiles, width) */
+    int64_t z_panel, z_point;
+    bool at_once; /* all tiles are one group, and sums are (workers, 36, row_block, width) */
+    float *sums;  /* (36, parities, taps of the depth, in_channels, panels * width) */
+    int64_t sum_row, sum_point;
+    bool accumulate;
+    int64_t row_block, row_blocks, panel_block, panel_blocks; /* chunks of a product */
+    float *bias_parts; /* (planes, chunks of a group, panels * width): sums of y, when they are wanted */
+    float *bands;
+    int64_t band;
+    float *weight;
+    int64_t in_blocks;
+} gradient;
+
+/* Z = A dy A^T of one vector of channels. */
+WINOGRAD_EVALUATE(transform_cotangents_5, 5, false)
+WINOGRAD_EVALUATE(transform_cotangents_4, 4, false)
+WINOGRAD_EVALUATE(transform_cotangents_2, 2, false)
+
+/* A chunk is a part of a plane of x or of the cotangent, and some of its channels. */
+typedef struct part {
+    bool x;
+    int64_t plane, first, end;
+    int64_t channel, channels;
+    float *bias; /* where the sums of the cotangent's channels go, or NULL */
+} part;
+static part part_of(const gradient *g, int64_t chunk) {
+    const winograd_pass *pass = g->frame.pass;
+    const int64_t chunks = ct__ceil_div(g->end - g->first, g->chunk), sources = g->high - g->low;
+    const int64_t share = chunk % g->shares;
+    chunk /= g->shares;
+    part p = {.x = chunk / chunks < sources, .first = g->first + chunk % chunks * g->chunk};
+    p.plane = p.x ? g->low + chunk / chunks : g->d0 + chunk / chunks - sources;
+    p.end = ct__min(p.first + g->chunk, g->end);
+    const int64_t all = p.x ? pass->in_channels : pass->out_channels;
+    const int64_t most = ct__ceil_div(ct__ceil_div(all, LANES), g->shares) * LANES;
+    p.channel = ct__min(all, share * most);
+    p.channels = ct__min(most, all - p.channel);
+    if (!p.x && g->bias_parts) p.bias = g->bias_parts + (chunk - sources * chunks) * g->sum_row;
+    return p;
+}
+
+/* A part of the cotangent. */
+static void transform_plane(const gradient *g, const part *p, float *band, winograd_ahead *ahead) {
+    const winograd_frame *f = &g->frame;
+    const winograd_image *y = &f->y;
+    const int64_t step = f->step, tiles = g->end - g->first, d = p->plane, first = p->first, end = p->end;
+    float *const bias = p->bias;
+    winograd_evaluate_fn *transform = step == 5   ? transform_cotangents_5
+                                      : step == 4 ? transform_cotangents_4
+                                                  : transform_cotangents_2;
+    for (int64_t at = first; at < end;) {
+        const winograd_run run = winograd_next_run(&f->tiles, at, end);
+        const int64_t row = run.row * step, col = run.col * step;
+        const float *image = winograd_plane(y, run.image, d);
+        for (int64_t c = p->channel; c < p->channel + p->channels; c += LANES) {
+            const int lanes = (int)ct__min(LANES, p->channel + p->channels - c);
+            float *to =
+                g->z + c / g->width * g->z_panel + c % g->width + ((d - g->d0) * tiles + at - g->first) * g->width;
+            vf32 sum = bias && at > first ? vf32_load(bias + c) : vf32_zero();
+            /* As in the forward pass: channels last one by one and in place where that is possible, first a row of them. */
+            const int64_t pace = y->c == 1 ? step : run.count * step;
+            for (int64_t left = 0; left < run.count * step; left += pace) {
+                const bool inside =
+                    y->c == 1 && lanes == LANES && row + step <= y->height && col + left + step <= y->width;
+                const float *src = inside ? image + c + row * y->h + (col + left) * y->w : band;
+                const int64_t src_row = inside ? y->h : pace * LANES, src_col = inside ? y->w : LANES;
+                if (!inside) winograd_gather(band, y, image + c * y->c, lanes, row, step, col + left, pace);
+                for (int64_t i = 0; bias && i < step; i++)
+                    for (int64_t j = 0; j < pace; j++) sum = vf32_add(sum, vf32_load(src + i * src_row + j * src_col));
+                for (int64_t j = 0; j < pace; j += step, to += g->width) {
+                    CT_ISA_FN(ct__winograd_ask)(ahead);
+                    transform(to, g->z_point, src + j * src_col, src_row, src_col);
+                }
+            }
+            if (bias) vf32_store(bias + c, sum);
+        }
+        at += run.count;
+    }
+}
+
+static void transform_chunk(void *ctx, int64_t chunk, int worker) {
+    const gradient *g = ctx;
+    const int64_t tiles = g->end - g->first, chunks = ct__ceil_div(tiles, g->chunk), sources = g->high - g->low;
+    float *band = g->bands + worker * g->band;
+    const part now = part_of(g, chunk), next = part_of(g, chunk + 1);
+    winograd_ahead ahead = {0};
+    winograd_image image = next.x ? g->frame.x : g->frame.y;
+    if (chunk + 1 < (sources + g->d1 - g->d0) * chunks * g->shares && next.channels > 0) {
+        ahead = winograd_ahead_of(&g->frame, next.x, next.plane, next.first, next.end);
+        image.data += next.channel * image.c;
+        ahead.image = &image;
+        ahead.channels = next.channels;
+    }
+    CT_ISA_FN(ct__winograd_ahead_start)(&ahead, (now.end - now.first) * ct__ceil_div(now.channels, LANES));
+    if (now.x) {
+        winograd_pass pass = *g->frame.pass; /* as if it had no other channels */
+        winograd_frame frame = g->frame;
+        pass.in_channels = now.channels;
+        frame.pass = &pass;
+        frame.x.data += now.channel * frame.x.c;
+        const int64_t at = (now.plane - g->low) * tiles + now.first - g->first;
+        const winograd_points points = {g->v + at * g->v_tile + now.channel, g->v_point, sources * tiles * g->v_tile,
+                                        g->v_tile};
+        CT_ISA_FN(ct__winograd_transform_tiles)(&points, &frame, now.plane, now.first, now.end, band, &ahead);
+    } else {
+        transform_plane(g, &now, band, &ahead);
+    }
+}
 
 /* Of a block of input channels from `row` on; sums are c_row floats apart. */
 static winograd_product product_of(const gradient *g, int64_t row, int64_t c_row) {
@@ -82,6 +193,46 @@ static void multiply_chunk(void *ctx, int64_t chunk, int worker) {
         memset(sums + i * g->sum_row + panel0 * g->width, 0, (size_t)((panel1 - panel0) * g->width) * sizeof *sums);
 }
 
+/* The inverse of gather_weights: w[out + l][in + i][k] = taps[(i * all + k) * LANES + l]. */
+static void scatter_weights(const winograd_pass *p, float *w, const float *taps, int lanes, int64_t count) {
+    const int64_t size = p->kernel[2], all = p->kernel[1] * size;
+    if (p->w_k[2] == 1 && p->w_k[1] == size && p->w_in == all) {
+        winograd_transpose((char *)w, p->w_out * 4, (const char *)taps, LANES * 4, count * all, lanes, count * all);
+        return;
+    }
+    for (int64_t i = 0; i < count; i++)
+        for (int64_t k = 0; k < all; k++) {
+            float *to = w + i * p->w_in + k / size * p->w_k[1] + k % size * p->w_k[2];
+            const float *from = taps + (i * all + k) * LANES;
+            if (p->w_out == 1) vf32_store_n(to, vf32_load(from), lanes);
+            else
+                for (int l = 0; l < lanes; l++) to[l * p->w_out] = from[l];
+        }
+}
+
+/* dw = G^T m G of one vector of output channels. */
+WINOGRAD_COLLECT(transform_sum_2, 2, true)
+WINOGRAD_COLLECT(transform_sum_3, 3, true)
+WINOGRAD_COLLECT(transform_sum_5, 5, true)
+
+/* Input channels [in, in + count) by one vector of output channels, of one tap k of the depth. sums: of the first of
+ * them and parity 0; parities are so many rows apart. */
+static void transform_block(const gradient *g, const float *sums, int64_t row, int64_t parity, int64_t k, int64_t in,
+                            int64_t count, int64_t out) {
+    const winograd_frame *f = &g->frame;
+    const winograd_pass *p = f->pass;
+    const int64_t size = p->kernel[2], all = p->kernel[1] * size;
+    winograd_collect_fn *transform = f->taps == 2 ? transform_sum_2 : f->taps == 3 ? transform_sum_3 : transform_sum_5;
+    float taps[WEIGHT_BLOCK * WINOGRAD_KERNEL * LANES];
+    for (int64_t i = 0; i < count; i++)
+        for (int64_t h = 0; h < p->stride[1]; h++)
+            for (int64_t w = 0; w < p->stride[2]; w++)
+                transform(taps + (i * all + h * size + w) * LANES, p->stride[1] * size * LANES, p->stride[2] * LANES,
+                          sums + ((h * p->stride[2] + w) * parity + i) * row, g->sum_point, vf32_zero());
+    scatter_weights(p, g->weight + out * p->w_out + in * p->w_in + k * p->w_k[0], taps,
+                    (int)ct__min(LANES, p->out_channels - out), count);
+}
+
 /* A chunk is one vector of output channels by a block of input channels of one tap of the depth. */
 static void transform_sums(void *ctx, int64_t chunk, int worker) {
     const gradient *g = ctx;
@@ -116,136 +267,6 @@ static void finish_chunk(void *ctx, int64_t chunk, int worker) {
                             ct__min(WEIGHT_BLOCK, product.rows - i), panel * g->width + v * LANES);
 }
 
-/* ---- Blocks of channels ---- */
-
-/* The products of the tiles at hand, for some channels and panels of the block: added to those before, and transformed back where
- * they are the last. */
-static void add_block(const gradient *g, int64_t row, int64_t rows, int64_t panel, int64_t panels, bool accumulate,
-                      bool last) {
-    winograd_product product = product_of(g, row, g->sum_row);
-    product.rows = rows;
-    product.tile_rows = winograd_tile_rows(g->kernel, rows);
-    product.k = g->end - g->first;
-    product.accumulate = accumulate;
-    for (int64_t point = 0; point < WINOGRAD_POINTS; point++)
-        for (int64_t i = panel; i < panel + panels; i++) {
-            product.a = g->v + point * g->v_point + row - g->v_first;
-            product.b = g->z + point * g->z_point + (i - g->z_first) * g->z_panel;
-            product.c = g->sums + point * g->sum_point + (i - panel) * g->width;
-            product.vecs = winograd_panel_vecs(g->kernel, g->columns, i);
-            winograd_multiply(&product);
-        }
-    const int64_t out = panel * g->width, outs = ct__min(panels * g->width, g->columns - out);
-    for (int64_t o = 0; last && o < outs; o += LANES)
-        for (int64_t i = 0; i < rows; i += WEIGHT_BLOCK)
-            transform_block(g, g->sums + i * g->sum_row + o, g->sum_row, 0, 0, row + i, ct__min(WEIGHT_BLOCK, rows - i),
-                            out + o);
-}
-
-/* A chunk is a block of input channels by one of panels, in one split. Its sums are those of multiply_chunk, in the same order. */
-static void block_chunk(void *ctx, int64_t chunk, int worker) {
-    gradient g = *(const gradient *)ctx;
-    const winograd_pass *p = g.frame.pass;
-    const int64_t row = chunk / g.panel_blocks % g.row_blocks * g.row_block,
-                  rows = ct__min(g.row_block, p->in_channels - row);
-    const int64_t panel = chunk % g.panel_blocks * g.panel_block, panels = ct__min(g.panel_block, g.panels - panel);
-    const int64_t out = panel * g.width, outs = ct__min(panels * g.width, p->out_channels - out);
-    float *band = g.bands + worker * g.worker;
-    g.v = band + g.band, g.v_first = row;
-    g.z = g.v + WINOGRAD_POINTS * g.v_point, g.z_first = panel;
-    g.sums = g.z + WINOGRAD_POINTS * g.z_point;
-    g.split = chunk / (g.panel_blocks * g.row_blocks);
-    const int64_t begin = split_begin(&g, g.split), end = split_begin(&g, g.split + 1);
-    for (g.first = begin; g.first < end; g.first = g.end) {
-        g.end = ct__min(g.first + g.depth, end);
-        for (int64_t at = g.first; at < g.end; at += g.chunk) {
-            const int64_t next = at + g.chunk, last = ct__min(next, g.end), later = next < g.end ? g.end : end;
-            const part x = {true, g.low, at, last, row, rows, NULL},
-                       y = {false, 0, at, last, out, outs, row == 0 ? bias_part(&g, at / g.chunk) : NULL},
-                       after = {true, g.low, next, ct__min(next + g.chunk, later), row, rows, NULL};
-            transform_part(&g, &x, &y, band);
-            transform_part(&g, &y, next < end ? &after : NULL, band);
-        }
-        for (int64_t i = 0; i < rows; i += g.sum_rows)
-            for (int64_t j = 0; j < panels; j += g.sum_panels)
-                add_block(&g, row + i, ct__min(g.sum_rows, rows - i), panel + j, ct__min(g.sum_panels, panels - j),
-                          g.first > begin, g.end == end);
-    }
-}
-
-/* Times are in products of one point of a tile and a pair of channels. */
-enum {
-    TRANSFORM_CHANNELS = 14, /* a channel of a tile is transformed in the time of so many, */
-    SHARE_CHANNELS = 6,      /* and shared in that of so many by all threads together; */
-    BACK_TILES = 9           /* a sum is transformed back in the time that it takes to add so many tiles */
-};
-
-static double time_of_sharing(const gradient *g) {
-    const winograd_pass *p = g->frame.pass;
-    const double tiles = (double)g->frame.tiles.count, channels = (double)(p->in_channels + p->out_channels),
-                 pairs = (double)p->in_channels * (double)p->out_channels;
-    return ((tiles + BACK_TILES) * pairs + TRANSFORM_CHANNELS * tiles * channels) / ct__threads() +
-           SHARE_CHANNELS * tiles * channels;
-}
-
-enum { SUM_ROWS = 64, SUM_COLUMNS = 64 }; /* of sums that are done with at once */
-
-/* How much of a block of channels has sums at a time: all of it, unless the tiles are. */
-static void cut_sums(const gradient *g, int64_t *rows, int64_t *panels) {
-    if (g->frame.tiles.count > g->depth) return;
-    *rows = ct__min(*rows, SUM_ROWS);
-    *panels = ct__min(*panels, ct__ceil_div(SUM_COLUMNS, g->width));
-}
-
-static double time_of_blocks(const gradient *g, int64_t rows, int64_t panels) {
-    const winograd_pass *p = g->frame.pass;
-    const ct_caches *caches = ct__caches();
-    const int64_t chunks = g->splits * ct__ceil_div(p->in_channels, rows) * ct__ceil_div(g->panels, panels);
-    const int64_t cols = panels * g->width, pairs = rows * cols;
-    const double tiles = (double)ct__ceil_div(g->frame.tiles.count, g->splits);
-    const double time = (double)ct__ceil_div(chunks, ct__threads()) *
-                        ((tiles + BACK_TILES) * (double)pairs + TRANSFORM_CHANNELS * tiles * (double)(rows + cols));
-    int64_t sum_rows = rows, sum_panels = panels;
-    cut_sums(g, &sum_rows, &sum_panels);
-    const int64_t bytes =
-        WINOGRAD_POINTS * 4 *
-        (ct__min(g->depth, g->frame.tiles.count) * (winograd_odd(rows) + cols) + sum_rows * sum_panels * g->width);
-    return bytes > caches->l2_ways * caches->l2_way ? 1.25 * time : time;
-}
-
-/* Gives workers blocks of channels if they are done sooner so. No sum depends on it. */
-static void cut_channels(gradient *g) {
-    const winograd_pass *p = g->frame.pass;
-    double best = time_of_sharing(g);
-    const int64_t vectors = ct__ceil_div(p->in_channels, WEIGHT_BLOCK);
-    for (int64_t panels = g->panels; panels > 0; panels = winograd_next_size(g->panels, panels))
-        for (int64_t blocks = vectors; blocks > 0; blocks = winograd_next_size(vectors, blocks)) {
-            const int64_t rows = ct__min(p->in_channels, blocks * WEIGHT_BLOCK);
-            const double time = time_of_blocks(g, rows, panels);
-            if (time >= best) continue;
-            best = time, g->own = true;
-            g->row_block = rows, g->panel_block = panels;
-        }
-    if (!g->own) return;
-    g->row_blocks = ct__ceil_div(p->in_channels, g->row_block);
-    g->panel_blocks = ct__ceil_div(g->panels, g->panel_block);
-    g->group = ct__round_up(g->frame.tiles.count, g->chunk);
-    g->v_tile = winograd_odd(ct__round_up(g->row_block, LANES));
-    const int64_t deep = ct__min(g->depth, g->frame.tiles.count);
-    g->v_point = winograd_odd(deep * g->v_tile);
-    g->z_panel = deep * g->width;
-    g->z_point = winograd_odd(g->panel_block * g->z_panel);
-    g->sum_rows = g->row_block, g->sum_panels = g->panel_block;
-    cut_sums(g, &g->sum_rows, &g->sum_panels);
-    g->sum_row = g->sum_panels * g->width;
-    g->sum_point = winograd_odd(g->sum_rows * g->sum_row);
-}
-
-/* As many parts as `count` has of at most `most`, evened out: the size of one, in whole units. */
-static int64_t even(int64_t count, int64_t most, int64_t unit) {
-    return ct__round_up(ct__ceil_div(count, ct__max64(1, ct__ceil_div(count, most))), unit);
-}
-
 static void plan(const winograd_pass *p, gradient *g) {
     *g = (gradient){.kernel = ct__gemm_kernel(CT_GEMM_F32, CT_GEMM_F32, CT_GEMM_F32)};
     winograd_frame *f = &g->frame;
@@ -255,26 +276,16 @@ static void plan(const winograd_pass *p, gradient *g) {
     g->columns = ct__round_up(p->out_channels, LANES);
     g->v_tile = winograd_odd(ct__round_up(p->in_channels, LANES));
     const int64_t parities = winograd_parities(&f->x), planes = ct__max64(1, f->planes);
-    g->sum_row = g->bias_row = g->panels * g->width;
+    g->sum_row = g->panels * g->width;
     g->sum_point = winograd_odd(parities * p->kernel[0] * p->in_channels * g->sum_row);
     const int64_t v_bytes = WINOGRAD_POINTS * 4 * parities * g->v_tile, z_bytes = WINOGRAD_POINTS * 4 * g->sum_row;
     const int64_t threads =
         planes > 1 ? 1 : ct__threads(); /* planes of several groups would be summed in another order */
     const int64_t least = GROUP_LEAST * ct__max64(1, threads / GROUP_THREADS);
     const int64_t most = ct__min(GROUP_MOST, ct__max64(least, SUM_SHARE * WINOGRAD_POINTS * 4 * g->sum_point));
-    const int64_t cols = ct__max64(1, f->tiles.cols), tiles = f->tiles.count;
-    /* One plane of results, which sees one of x. */
-    winograd_sources(f, 0, 1, &g->low, &g->high);
-    bool flat = parities * p->kernel[0] * planes == 1 && tiles > 0 && g->high == g->low + 1;
-    for (int a = 0; a < 3; a++) flat = flat && CT_ISA_FN(ct__winograd_phases)(p, a) == 1;
-    const bool large = flat && p->in_channels >= LARGE_WEIGHT / ct__max64(1, p->out_channels);
+    const int64_t cols = ct__max64(1, f->tiles.cols);
     g->chunk = cols > CHUNK_TILES ? ct__ceil_div(cols, ct__ceil_div(cols, CHUNK_TILES)) : CHUNK_TILES / cols * cols;
-    g->depth = (large ? LESS_DEPTH : DEPTH) / g->chunk * g->chunk;
-    const int64_t blocks =
-        ct__ceil_div(p->in_channels, SPLIT_CHANNELS) * ct__max64(1, ct__ceil_div(p->out_channels, SPLIT_CHANNELS));
-    g->splits = flat ? ct__max64(1, ct__min(SPLITS / ct__max64(1, blocks), tiles / SPLIT_TILES)) : 1;
-    const int64_t split = ct__ceil_div(ct__ceil_div(tiles, g->chunk), g->splits) * g->chunk; /* tiles of the largest */
-    if (flat) g->depth = even(split, g->depth, g->chunk);
+    g->depth = DEPTH / g->chunk * g->chunk;
     g->section = ct__min(planes, 2 * p->kernel[0]);
     while (g->section < planes &&
            g->chunk * (v_bytes * winograd_slots(f, g->section + 1) + z_bytes * (g->section + 1)) <= most)
@@ -282,7 +293,7 @@ static void plan(const winograd_pass *p, gradient *g) {
     g->section = ct__ceil_div(planes, ct__ceil_div(planes, g->section));
     const int64_t slots = winograd_slots(f, g->section), bytes = v_bytes * slots + z_bytes * g->section;
     const int64_t group = most / bytes;
-    if (planes == 1) g->group = even(split, ct__max64(1, group / g->depth) * g->depth, g->depth);
+    if (planes == 1) g->group = ct__max64(1, group / g->depth) * g->depth;
     else g->group = ct__max64(1, group / g->chunk) * g->chunk;
     g->group = ct__max64(1, ct__min(g->group, ct__round_up(f->tiles.count, g->chunk)));
     g->v_point = winograd_odd(parities * slots * g->group * g->v_tile);
@@ -292,7 +303,8 @@ static void plan(const winograd_pass *p, gradient *g) {
         winograd_odd(winograd_span(&f->x, 0, 1) * winograd_span(&f->x, 1, ct__min(f->tiles.cols, g->chunk)) * LANES);
     g->panel_block = 4;
     g->panel_blocks = ct__ceil_div(g->panels, g->panel_block);
-    g->at_once = flat && g->splits == 1 && tiles <= g->group;
+    g->at_once = parities * p->kernel[0] * planes == 1 && f->tiles.count > 0 && f->tiles.count <= g->group;
+    for (int a = 0; a < 3; a++) g->at_once = g->at_once && CT_ISA_FN(ct__winograd_phases)(p, a) == 1;
     const int64_t rows = g->at_once ? BLOCK_SUMS / (WINOGRAD_POINTS * 4 * g->width) / g->kernel->rows : 5;
     g->row_blocks = ct__max64(1, ct__ceil_div(p->in_channels, ct__max64(1, rows) * g->kernel->rows));
     const int64_t products = g->at_once ? g->panels : WINOGRAD_POINTS * parities * p->kernel[0] * g->panel_blocks;
@@ -307,87 +319,41 @@ static void plan(const winograd_pass *p, gradient *g) {
                   vectors = ct__max64(p->in_channels, p->out_channels) / LANES;
     const int64_t wanted = ct__threads() > 1 ? ct__ceil_div(3 * ct__threads(), parts) : 1;
     g->shares = ct__max64(1, ct__min(wanted, vectors));
-    if (flat && ct__threads() > FEW_THREADS) cut_channels(g);
-    g->worker = g->band + (g->own ? WINOGRAD_POINTS * (g->v_point + g->z_point + g->sum_point) : 0);
 }
 
-/* ---- A pass ---- */
-
-/* Floats that all workers share: transformed tiles and sums, gradients of splits, sums of the bias. */
-static int64_t tiles_of(const gradient *g) { return g->own ? 0 : WINOGRAD_POINTS * (g->v_point + g->z_point); }
-static int64_t sums_of(const gradient *g) {
-    return g->own ? 0 : (g->at_once ? ct__threads() : 1) * WINOGRAD_POINTS * g->sum_point;
-}
-static int64_t partials_of(const gradient *g) {
-    const winograd_pass *p = g->frame.pass;
-    return g->splits > 1 ? g->splits * p->in_channels * p->kernel[1] * p->kernel[2] * g->columns : 0;
-}
-static int64_t bias_of(const gradient *g) {
-    return g->frame.pass->bias_grad ? g->section * ct__ceil_div(g->group, g->chunk) * g->bias_row : 0;
-}
+static int64_t sums_of(const gradient *g) { return (g->at_once ? ct__threads() : 1) * WINOGRAD_POINTS * g->sum_point; }
 
 size_t CT_ISA_FN(ct__winograd_weight_bytes)(const winograd_pass *pass) {
     gradient g;
     plan(pass, &g);
-    return (size_t)(tiles_of(&g) + sums_of(&g) + ct__threads() * g.worker + partials_of(&g) + bias_of(&g)) *
+    const int64_t parts = pass->bias_grad ? g.section * ct__ceil_div(g.group, g.chunk) * g.sum_row : 0;
+    return (size_t)(WINOGRAD_POINTS * (g.v_point + g.z_point) + sums_of(&g) + ct__threads() * g.band + parts) *
            sizeof(float);
-}
-
-/* The bias's sums of chunks [first, first + count), those of tiles multiplied at a time by themselves: the sum of all has no
- * place for their last bits. */
-static void add_bias(const gradient *g, int64_t first, int64_t count) {
-    const winograd_pass *p = g->frame.pass;
-    const int64_t each = g->depth / g->chunk;
-    for (int64_t chunk = 0; p->bias_grad && chunk < count; chunk += each)
-        for (int64_t o = 0; o < p->out_channels; o++) {
-            const float *at = bias_part(g, first + chunk) + o;
-            float sum = 0;
-            for (int64_t i = 0; i < ct__min(each, count - chunk); i++) sum += at[i * g->bias_row];
-            p->bias_grad[o] += sum;
-        }
-}
-
-/* Adds tiles [first, end) of planes [d0, d1) to the sums. */
-static void add_tiles(gradient *g, int64_t first, int64_t end) {
-    const int64_t taps = winograd_parities(&g->frame.x) * g->frame.pass->kernel[0], planes = g->d1 - g->d0;
-    winograd_sources(&g->frame, g->d0, g->d1, &g->low, &g->high);
-    g->high = ct__max64(g->low, g->high);
-    for (g->first = first; g->first < end; g->first = g->end, g->accumulate = true) {
-        g->end = ct__min(g->first + g->group, end);
-        const int64_t chunks = ct__ceil_div(g->end - g->first, g->chunk);
-        ct__parallel((g->high - g->low + planes) * chunks * g->shares, transform_chunk, g);
-        add_bias(g, 0, planes * chunks);
-        if (g->at_once) ct__parallel(g->row_blocks * g->panels, finish_chunk, g);
-        else ct__parallel(WINOGRAD_POINTS * taps * g->row_blocks * g->panel_blocks, multiply_chunk, g);
-    }
 }
 
 /* Adds what a phase gives to the sums. */
 static void add_phase(gradient *g) {
+    const winograd_pass *p = g->frame.pass;
+    const int64_t taps = winograd_parities(&g->frame.x) * p->kernel[0];
     for (g->d0 = 0; g->d0 < g->frame.planes; g->d0 = g->d1) {
         g->d1 = ct__min(g->d0 + g->section, g->frame.planes);
-        add_tiles(g, 0, g->frame.tiles.count);
-    }
-}
-
-static void transform_all_sums(gradient *g) {
-    ct__parallel(g->columns / LANES * g->frame.pass->kernel[0] * g->in_blocks, transform_sums, g);
-}
-
-static void add_blocks(gradient *g) {
-    ct__parallel(g->splits * g->row_blocks * g->panel_blocks, block_chunk, g);
-    for (int64_t split = 0; split < g->splits; split++) {
-        const int64_t begin = split_begin(g, split), end = split_begin(g, split + 1);
-        add_bias(g, begin / g->chunk, ct__ceil_div(end - begin, g->chunk));
-    }
-}
-
-static void add_each_split(gradient *g) {
-    g->d0 = 0, g->d1 = 1;
-    for (g->split = 0; g->split < g->splits; g->split++) {
-        g->accumulate = false;
-        add_tiles(g, split_begin(g, g->split), split_begin(g, g->split + 1));
-        transform_all_sums(g);
+        winograd_sources(&g->frame, g->d0, g->d1, &g->low, &g->high);
+        g->high = ct__max64(g->low, g->high);
+        for (g->first = 0; g->first < g->frame.tiles.count; g->first = g->end, g->accumulate = true) {
+            g->end = ct__min(g->first + g->group, g->frame.tiles.count);
+            const int64_t chunks = ct__ceil_div(g->end - g->first, g->chunk), planes = g->d1 - g->d0;
+            ct__parallel((g->high - g->low + planes) * chunks * g->shares, transform_chunk, g);
+            const int64_t each = g->depth / g->chunk, all = planes * chunks;
+            for (int64_t chunk = 0; p->bias_grad && chunk < all; chunk += each)
+                for (int64_t o = 0; o < p->out_channels; o++) {
+                    const float *at = g->bias_parts + chunk * g->sum_row + o;
+                    float sum = 0; /* by itself: that of all has no place for its last bits */
+                    for (int64_t i = 0; i < ct__min(each, all - chunk); i++) sum += at[i * g->sum_row];
+                    p->bias_grad[o] += sum;
+                }
+            if (g->at_once) ct__parallel(g->row_blocks * g->panels, finish_chunk, g);
+            else ct__parallel(WINOGRAD_POINTS * taps * g->row_blocks * g->panel_blocks, multiply_chunk, g);
+        }
     }
 }
 
@@ -397,17 +363,12 @@ void CT_ISA_FN(ct__winograd_weight_pass)(const winograd_pass *p, float *weight, 
     g.weight = weight;
     g.v = scratch;
     g.z = g.v + WINOGRAD_POINTS * g.v_point;
-    g.sums = g.v + tiles_of(&g);
+    g.sums = g.z + WINOGRAD_POINTS * g.z_point;
     g.bands = g.sums + sums_of(&g);
-    g.partials = g.bands + ct__threads() * g.worker;
     if (p->bias_grad) {
-        g.bias_parts = g.partials + partials_of(&g);
+        g.bias_parts = g.bands + ct__threads() * g.band;
         memset(p->bias_grad, 0, (size_t)p->out_channels * sizeof *p->bias_grad);
     }
-    if (g.own) add_blocks(&g);
-    else if (g.splits > 1) add_each_split(&g);
-    if (g.splits > 1) ct__parallel(g.columns / LANES * g.in_blocks, add_splits, &g);
-    if (g.own || g.splits > 1) return;
     int64_t phase[3];
     for (phase[0] = 0; phase[0] < CT_ISA_FN(ct__winograd_phases)(p, 0); phase[0]++)
         for (phase[1] = 0; phase[1] < CT_ISA_FN(ct__winograd_phases)(p, 1); phase[1]++)
@@ -417,5 +378,5 @@ void CT_ISA_FN(ct__winograd_weight_pass)(const winograd_pass *p, float *weight, 
             }
     if (g.at_once) return;
     if (!g.accumulate) memset(g.sums, 0, (size_t)(WINOGRAD_POINTS * g.sum_point) * sizeof *g.sums);
-    transform_all_sums(&g);
+    ct__parallel(g.columns / LANES * p->kernel[0] * g.in_blocks, transform_sums, &g);
 }
