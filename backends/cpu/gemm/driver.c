@@ -15,45 +15,11 @@
  * themselves what they need and keep it); the whole of a chunk's
  * k blocks is summed by one worker, in one order, whatever the number of threads; bias, residual, activation and
  * conversion happen to a row panel of C while it is in cache. */
-#include "backends/cpu/gemm/plan.h"
+#include "backends/cpu/gemm/run.h"
 
 #include "core/threads.h"
 
-/* One product of the batch on its way; offsets into its scratch. */
-typedef struct run {
-    const ct__plan *p;
-    ct__matrix a, b;
-    char *c;
-    ct__finish finish;
-    int64_t batch;
-    char *packed_a, *packed_b, *sums, *kept, *workers;
-    int32_t *offsets;
-    /* The stage: rows [i0, i1), columns [j0, j1), k [k0, k1). */
-    int64_t i0, i1, j0, j1, k0, k1;
-    int64_t a_blocks, a_parts, a_rows; /* of A: blocks to pack, so many of a chunk's rows, and the rows of one */
-    int64_t b_blocks, b_panels, b_parts, row_chunks, col_chunks; /* work of the stage */
-    /* The next product's operands, prefetched in small steps while this one is computed. */
-    struct {
-        const char *at;
-        int64_t lines, step;
-    } ahead[2];
-    const char *next_b; /* of the product after this one; NULL: the last */
-} run;
-
-/* A block of B, or a row panel of A, that will be wanted next: tiles prefetch it evenly, a few rows each, or a few lines of many rows where
- * rows are long. */
-typedef struct next_block {
-    const char *at;
-    int64_t row_bytes, rows, lines; /* cache lines in a row; 0: nothing to prefetch */
-    int64_t row, line; /* up to here it was prefetched: rows, of lines from here on, all of the lines before */
-    bool slowly;       /* ct__tile.ahead_slowly */
-} next_block;
-
-static const char *element(const ct__matrix *x, int64_t i, int64_t j) {
-    return (const char *)x->data + (i * x->row + j * x->col) * ct__type_size(x->type);
-}
-
-static void pack_a_block(const run *r, char *dst, int64_t row, int64_t rows, int64_t k0, int64_t depth) {
+static void pack_a_block(const ct__product *r, char *dst, int64_t row, int64_t rows, int64_t k0, int64_t depth) {
     const ct__plan *p = r->p;
     const ct__kernel *kernel = p->kernel;
     const int64_t size = ct__type_size(kernel->packed);
@@ -64,7 +30,7 @@ static void pack_a_block(const run *r, char *dst, int64_t row, int64_t rows, int
                 __builtin_memset(dst + (i * p->a_ld + depth) * size, 0,
                                  (size_t)((kernel->group - depth % kernel->group) * size));
     } else {
-        const ct__matrix src = {element(&r->a, row, k0), r->a.type, r->a.row, r->a.col};
+        const ct__matrix src = {ct__element(&r->a, row, k0), r->a.type, r->a.row, r->a.col};
         ct__gemm_isa->pack_a(kernel, &src, dst, p->a_ld, p->a_panel_bytes, rows, depth);
     }
     if (!p->flip_a) return;
@@ -76,12 +42,12 @@ static void pack_a_block(const run *r, char *dst, int64_t row, int64_t rows, int
         for (int64_t i = 0; i < rows; i++) ct__gemm_isa->flip(dst + i * p->a_ld, padded);
 }
 
-static void pack_b_panels(const run *r, char *dst, int32_t *offsets, int64_t k0, int64_t depth, int64_t col,
+static void pack_b_panels(const ct__product *r, char *dst, int32_t *offsets, int64_t k0, int64_t depth, int64_t col,
                           int64_t cols) {
     const ct__plan *p = r->p;
     const int64_t width = ct__panel_width(p->kernel), bytes = ct__panel_bytes(p->kernel, depth);
     if (!p->g->pack_b) {
-        const ct__matrix src = {element(&r->b, k0, col), r->b.type, r->b.row, r->b.col};
+        const ct__matrix src = {ct__element(&r->b, k0, col), r->b.type, r->b.row, r->b.col};
         ct__gemm_isa->pack_b(p->kernel, &src, dst, depth, cols);
         if (!offsets) return;
     }
@@ -98,7 +64,7 @@ enum {
 
 /* Stage work: first A's row blocks, then B's panels, some at a time; where these are few, in parts of their depth. */
 static void stage_chunk(void *ctx, int64_t chunk, int worker) {
-    const run *r = (const run *)ctx;
+    const ct__product *r = (const ct__product *)ctx;
     const ct__plan *p = r->p;
     (void)worker;
     if (chunk < r->a_blocks) {
@@ -128,7 +94,7 @@ static void stage_chunk(void *ctx, int64_t chunk, int worker) {
 }
 
 /* How B's panels of the stage are packed: in blocks of several, of one, or in parts of one, so that there are some for every worker. */
-static void cut_packing(run *r) {
+static void cut_packing(ct__product *r) {
     const ct__plan *p = r->p;
     const int64_t panels = ct__ceil_div(r->j1 - r->j0, ct__panel_width(p->kernel)), workers = ct__threads();
     r->b_panels = PANELS;
@@ -151,7 +117,8 @@ typedef struct b_view {
 } b_view;
 
 /* fresh: not packed yet, where workers pack it. */
-static b_view view_b(const run *r, char *private_b, int64_t col, int64_t cols, int64_t k0, int64_t depth, bool fresh) {
+static b_view view_b(const ct__product *r, char *private_b, int64_t col, int64_t cols, int64_t k0, int64_t depth,
+                     bool fresh) {
     const ct__plan *p = r->p;
     const ct__kernel *kernel = p->kernel;
     const int64_t size = ct__type_size(kernel->packed), width = ct__panel_width(kernel);
@@ -167,7 +134,7 @@ static b_view view_b(const run *r, char *private_b, int64_t col, int64_t cols, i
         v.copy = private_b;
         /* fall through */
     case CT__FEED_DIRECT:
-        v.data = element(&r->b, k0, col);
+        v.data = ct__element(&r->b, k0, col);
         v.panel = width * r->b.col * size;
         v.step = r->b.row * size;
         break;
@@ -198,7 +165,7 @@ static b_view view_b(const run *r, char *private_b, int64_t col, int64_t cols, i
     return v;
 }
 
-static void prefetch_part(next_block *next, ct__tile *t) {
+static void prefetch_part(ct__next *next, ct__tile *t) {
     enum { ROWS = 3 }; /* at a time, or little would be left of a tile's share */
     const int64_t most = (next->slowly ? t->k / CT__SLOWLY - t->rows : t->k) - CT__PREFETCHES_LESS;
     t->ahead = NULL;
@@ -222,7 +189,7 @@ enum { LATER = 2 }; /* columns of B and rows of A that will be packed */
 /* A row panel of A against a block of columns, for one k block. Tiles prefetch what comes next and, when they are done with that,
  * what comes later. */
 static void multiply_row_panel(const ct__plan *p, ct__tile *t, const b_view *b, int64_t rows, int64_t cols,
-                               next_block *next, next_block later[LATER]) {
+                               ct__next *next, ct__next later[LATER]) {
     const ct__kernel *kernel = p->kernel;
     const int64_t width = ct__panel_width(kernel), acc = ct__type_size(kernel->acc);
     const ct__tile_fn full = kernel->block ? kernel->block : kernel->tiles[(kernel->vecs - 1) * 2][rows - 1];
@@ -250,8 +217,8 @@ static void multiply_row_panel(const ct__plan *p, ct__tile *t, const b_view *b, 
 
 /* The same for the first row panel over a far-away B: full panels are packed by the tiles as they go, the
  * ragged one beforehand. Afterwards the view is that of the packed copy. */
-static void multiply_and_copy(const run *r, ct__tile *t, b_view *b, int64_t rows, int64_t cols, int64_t col, int64_t k0,
-                              int64_t depth) {
+static void multiply_and_copy(const ct__product *r, ct__tile *t, b_view *b, int64_t rows, int64_t cols, int64_t col,
+                              int64_t k0, int64_t depth) {
     const ct__kernel *kernel = r->p->kernel;
     const int64_t width = ct__panel_width(kernel), acc = ct__type_size(kernel->acc);
     const int64_t panel = ct__panel_bytes(kernel, depth), whole = cols / width * width;
@@ -272,136 +239,11 @@ static void multiply_and_copy(const run *r, ct__tile *t, b_view *b, int64_t rows
                          b->bias ? b->bias + whole * acc : NULL};
     pack_b_panels(r, (char *)b->data + whole / width * panel, NULL, k0, depth, col + whole, cols - whole);
     t->c = c + whole * acc;
-    next_block none[1 + LATER] = {0};
+    ct__next none[1 + LATER] = {0};
     multiply_row_panel(r->p, t, &rest, rows, cols - whole, none, none + 1);
 }
 
-/* Where the columns of a chunk of the stage begin. By columns: a thread finds the panels of B that it packed, or prefetched, in
- * its own cache. */
-static bool by_columns(const ct__plan *p) { return p->joint || p->own_copies || p->b_feed == CT__FEED_STAGED; }
-static int64_t chunk_column(const run *r, int64_t chunk) {
-    return r->j0 + (by_columns(r->p) ? chunk / r->row_chunks : chunk % r->col_chunks) * r->p->chunk_cols;
-}
-static int64_t chunk_row(const run *r, int64_t chunk) {
-    return r->i0 + (by_columns(r->p) ? chunk % r->row_chunks : chunk / r->col_chunks) * r->p->chunk_rows;
-}
-
-/* The block that a worker will probably multiply after the one at column j: of this chunk, which ends at j1, of the next one
- * or of the next product. */
-static next_block block_after(const run *r, int64_t chunk, int64_t j, int64_t j1) {
-    const ct__plan *p = r->p;
-    const int64_t size = ct__type_size(r->b.type), here = chunk_column(r, chunk);
-    next_block next = {.at = r->b.data, .row_bytes = r->b.row * size, .rows = p->k};
-    if (!p->kernel->prefetches || p->k > p->depth || p->g->pack_b || p->b_feed == CT__FEED_STAGED ||
-        p->b_feed == CT__FEED_PACKED || p->own_copies || r->b.col != 1)
-        return next;
-    j += p->block_cols;
-    if (j >= j1) {
-        j = chunk + 1 < r->row_chunks * r->col_chunks ? chunk_column(r, chunk + 1) : 0;
-        if (j == 0) next.at = r->next_b;
-        if (j == here || !next.at) return next;
-    }
-    next.at += j * size;
-    next.lines = ct__ceil_div(ct__min(p->block_cols, p->n - j) * size, 64);
-    return next;
-}
-
-/* Lines of a matrix, `line` elements apart, and `depth` of k, `k` elements apart: as runs of cache lines, where one of both lies side by side. */
-static next_block lines_to_pack(const char *at, int64_t line, int64_t count, int64_t k, int64_t depth, int64_t size) {
-    if (line != 1 && k != 1) return (next_block){0};
-    const int64_t bytes = (line == 1 ? count : depth) * size + (int64_t)((uintptr_t)at % 64);
-    return (next_block){.at = at,
-                        .row_bytes = (line == 1 ? k : line) * size,
-                        .rows = line == 1 ? depth : count,
-                        .lines = ct__ceil_div(bytes, 64),
-                        .slowly = true};
-}
-
-/* The same for a B that is packed by its worker block by block, transposed, or for all chunks of the same columns: the columns that it
- * will probably pack next. */
-static next_block columns_after(const run *r, int64_t chunk, int64_t j, int64_t j1, int64_t k0, int64_t k1,
-                                bool fresh) {
-    const ct__plan *p = r->p;
-    const bool packs = p->b_feed == CT__FEED_PRIVATE || (p->own_copies && p->b_feed == CT__FEED_COPIED);
-    if (!p->kernel->prefetches || !packs || p->g->pack_b) return (next_block){0};
-    if (!p->own_copies && r->b.row != 1) return (next_block){0};
-    j += p->block_cols;
-    if (j >= j1) {
-        j = chunk_column(r, chunk);
-        if (k1 < r->k1 && fresh) k0 = k1;
-        else if (k1 == r->k1 && chunk + 1 < r->row_chunks * r->col_chunks && chunk_column(r, chunk + 1) != j)
-            j = chunk_column(r, chunk + 1), k0 = r->k0;
-        else return (next_block){0};
-    }
-    return lines_to_pack(element(&r->b, k0, j), r->b.col, ct__min(p->block_cols, r->j1 - j), r->b.row,
-                         ct__min(p->depth, r->k1 - k0), ct__type_size(r->b.type));
-}
-
-/* And for the rows of A, where it is packed for each chunk anew. */
-static next_block rows_after(const run *r, int64_t chunk, int64_t k0, int64_t k1) {
-    const ct__plan *p = r->p;
-    if (!p->kernel->prefetches || !p->own_copies || p->a_feed != CT__FEED_PRIVATE) return (next_block){0};
-    if (k1 < r->k1) k0 = k1;
-    else if (chunk + 1 < r->row_chunks * r->col_chunks) chunk++, k0 = r->k0;
-    else return (next_block){0};
-    const int64_t i = chunk_row(r, chunk);
-    return lines_to_pack(element(&r->a, i, k0), r->a.row, ct__min(p->chunk_rows, r->i1 - i), r->a.col,
-                         ct__min(p->depth, r->k1 - k0), ct__type_size(r->a.type));
-}
-
-/* The row panel of an A that is read where it lies, row by row, after the last one of rows [i0, i1) for a k block and a block of
- * columns: that of the next block of the chunk, or of the chunk that its worker will probably compute next. */
-static next_block panel_after(const run *r, int64_t i0, int64_t i1, int64_t k0, int64_t k1, bool more_columns) {
-    const ct__plan *p = r->p;
-    const int64_t size = ct__type_size(r->a.type);
-    int64_t row = i0;
-    if (!more_columns && k1 < r->k1) k0 = k1;
-    else if (!more_columns) {
-        k0 = r->k0;
-        if (by_columns(p) || r->col_chunks == 1) row = i1 < r->i1 ? i1 : r->i0;
-    }
-    return (next_block){.at = element(&r->a, row, k0),
-                        .row_bytes = r->a.row * size,
-                        .rows = ct__min(p->tile_rows, r->i1 - row),
-                        .lines = ct__ceil_div(ct__min(p->depth, r->k1 - k0) * size, 64)};
-}
-
-/* The same for one that was packed in a stage, of the chunk whose rows begin at `a`: again, in its next k block, or of the next chunk. */
-static const char *packed_panel_after(const run *r, const ct__tile *t, const char *a, int64_t i1, int64_t k1,
-                                      bool more_columns) {
-    if (more_columns) return a;
-    if (k1 < r->k1) return a + t->k * t->a_step;
-    return r->packed_a + (i1 < r->i1 ? (i1 - r->i0) / r->p->chunk_rows * r->p->a_block_bytes : 0);
-}
-
-/* The row panel of A that follows the tile's, which begins at row i of rows [i0, i1), in this block, or in the next one. */
-static next_block next_panel(const run *r, const ct__tile *t, const char *a, int64_t i, int64_t i0, int64_t i1,
-                             int64_t k0, int64_t k1, bool more_columns) {
-    const ct__plan *p = r->p;
-    const int64_t size = ct__type_size(p->kernel->packed), depth = k1 - k0, next = ct__min(i + p->tile_rows, i1);
-    if (p->a_by_lines) { /* the line with the end of the panel, in each k group; its begin is the end of this one */
-        const int64_t end = ct__min(next + p->tile_rows, r->i1);
-        return (next_block){.at = element(&r->a, end - 1, k0),
-                            .row_bytes = r->a.col * size,
-                            .rows = end > next ? depth : 0,
-                            .lines = 1};
-    }
-    if (p->a_feed == CT__FEED_PRIVATE) return (next_block){0}; /* in L2 */
-    if (p->a_feed == CT__FEED_STAGED && p->a_by_k)
-        return (next_block){.at = next < i1 ? (const char *)t->a + p->a_panel_bytes
-                                            : packed_panel_after(r, t, a, i1, k1, more_columns),
-                            .row_bytes = 64,
-                            .rows = ct__ceil_div(t->k * t->a_step, 64),
-                            .lines = 1};
-    if (t->a_step != p->kernel->group * size || depth * size > 4096) return (next_block){0};
-    if (p->a_feed == CT__FEED_DIRECT && next == i1) return panel_after(r, i0, i1, k0, k1, more_columns);
-    return (next_block){.at = a + (next - i0) * t->a_row,
-                        .row_bytes = t->a_row,
-                        .rows = ct__min(p->tile_rows, i1 - next),
-                        .lines = ct__ceil_div(depth * size, 64)};
-}
-
-static void prefetch_next(run *r) {
+static void prefetch_next(ct__product *r) {
     for (int x = 0; x < 2; x++) {
         const int64_t lines = ct__min(r->ahead[x].step, r->ahead[x].lines);
         if (lines == 0) continue;
@@ -420,12 +262,12 @@ static void prefetch_rows(const char *a, int64_t row, int64_t rows, int64_t byte
 }
 
 static void compute_chunk(void *ctx, int64_t chunk, int worker) {
-    run *r = (run *)ctx; /* written only when one worker has it alone (prefetch_next) */
+    ct__product *r = (ct__product *)ctx; /* written only when one worker has it alone (prefetch_next) */
     const ct__plan *p = r->p;
     const ct__kernel *kernel = p->kernel;
     const int64_t size = ct__type_size(kernel->packed), acc = ct__type_size(kernel->acc);
     const int64_t width = ct__panel_width(kernel);
-    const int64_t i0 = chunk_row(r, chunk), j0 = chunk_column(r, chunk);
+    const int64_t i0 = ct__chunk_row(r, chunk), j0 = ct__chunk_column(r, chunk);
     const int64_t i1 = ct__min(i0 + p->chunk_rows, r->i1), j1 = ct__min(j0 + p->chunk_cols, r->j1);
 
     char *c_panel = r->workers + worker * p->worker_bytes, *private_a = c_panel;
@@ -448,7 +290,7 @@ static void compute_chunk(void *ctx, int64_t chunk, int worker) {
         t.a_row = p->a_by_k ? kernel->group * size : p->a_ld * size;
         t.a_step = p->a_by_k ? p->a_ld * size : kernel->group * size;
         if (p->a_feed == CT__FEED_DIRECT) {
-            a = element(&r->a, i0, k0);
+            a = ct__element(&r->a, i0, k0);
             t.a_row = r->a.row * size, t.a_step = r->a.col * kernel->group * size;
         } else if (p->a_feed == CT__FEED_STAGED) {
             a = r->packed_a + (i0 - r->i0) / p->chunk_rows * p->a_block_bytes + (k0 - r->k0) / kernel->group * t.a_step;
@@ -464,8 +306,9 @@ static void compute_chunk(void *ctx, int64_t chunk, int worker) {
         for (int64_t j = j0; j < j1; j += p->block_cols) {
             const int64_t cols = ct__min(p->block_cols, j1 - j);
             b_view b = view_b(r, private_b + (keeps ? (k0 - r->k0) * panel_ld * size : 0), j, cols, k0, depth, fresh);
-            next_block next = block_after(r, chunk, j, j1);
-            next_block later[LATER] = {columns_after(r, chunk, j, j1, k0, k1, fresh), rows_after(r, chunk, k0, k1)};
+            ct__next next = ct__block_after(r, chunk, j, j1);
+            ct__next later[LATER] = {ct__columns_after(r, chunk, j, j1, k0, k1, fresh),
+                                     ct__rows_after(r, chunk, k0, k1)};
             b.bias = last && p->tile_bias ? (p->swapped ? r->finish.bias_row : r->finish.bias_col) + j * acc : NULL;
             for (int64_t i = i0; i < i1; i += p->tile_rows) {
                 const int64_t rows = ct__min(p->tile_rows, i1 - i);
@@ -487,7 +330,7 @@ static void compute_chunk(void *ctx, int64_t chunk, int worker) {
                 t.a = a + (panels ? (i - i0) / p->tile_rows * p->a_panel_bytes : (i - i0) * t.a_row);
                 t.c = out;
                 t.c_row = ld * acc;
-                next_block next_a = next_panel(r, &t, a, i, i0, i1, k0, k1, j + p->block_cols < j1);
+                ct__next next_a = ct__next_panel(r, &t, a, i, i0, i1, k0, k1, j + p->block_cols < j1);
                 next_a.slowly = kernel->prefetches && t.k >= LONG_SUM && !next.lines && !b.copy && !p->a_by_lines;
                 if (!next_a.slowly && !p->a_by_lines && !panels)
                     prefetch_rows(next_a.at, t.a_row, next_a.rows, depth * size);
@@ -503,7 +346,7 @@ static void compute_chunk(void *ctx, int64_t chunk, int worker) {
     if (kernel->leave) kernel->leave();
 }
 
-static void open_run(run *r, const ct__plan *p, int64_t item, char *scratch) {
+static void open_run(ct__product *r, const ct__plan *p, int64_t item, char *scratch) {
     const ct_gemm *g = p->g;
     int64_t a = 0, b = 0, c = 0, bias = 0, residual = 0, rest = item;
     for (int d = g->batch_dims - 1; d >= 0; d--) {
@@ -545,10 +388,10 @@ static void open_run(run *r, const ct__plan *p, int64_t item, char *scratch) {
 
 /* A chunk of one of all products. */
 static void joint_chunk(void *ctx, int64_t chunk, int worker) {
-    const run *stage = (const run *)ctx;
+    const ct__product *stage = (const ct__product *)ctx;
     const ct__plan *p = stage->p;
     const int64_t chunks = stage->row_chunks * stage->col_chunks, item = chunk / chunks;
-    run r = *stage, next;
+    ct__product r = *stage, next;
     open_run(&r, p, item, stage->packed_a);
     if (item + 1 < p->items) {
         open_run(&next, p, item + 1, stage->packed_a);
@@ -557,7 +400,7 @@ static void joint_chunk(void *ctx, int64_t chunk, int worker) {
     compute_chunk(&r, chunk % chunks, worker);
 }
 
-static void each_chunk(bool alone, int64_t chunks, ct_task fn, run *r) {
+static void each_chunk(bool alone, int64_t chunks, ct_task fn, ct__product *r) {
     if (!alone && chunks > 1) {
         ct__parallel(chunks, fn, r);
         return;
@@ -565,7 +408,7 @@ static void each_chunk(bool alone, int64_t chunks, ct_task fn, run *r) {
     for (int64_t chunk = 0; chunk < chunks; chunk++) fn(r, chunk, 0);
 }
 
-static void run_product(run *r, bool alone) {
+static void run_product(ct__product *r, bool alone) {
     const ct__plan *p = r->p;
     for (int64_t at = 0; at < p->kept_bytes; at += CT__KEPT_LINE) *(int64_t *)(void *)(r->kept + at) = -1;
     for (r->j0 = 0; r->j0 < p->n; r->j0 += p->stage_cols) {
@@ -602,7 +445,7 @@ typedef struct batch_run {
 } batch_run;
 
 /* Matrices that lie in one run; row panels are steps of equal size. */
-static void look_ahead(run *r, const run *next) {
+static void look_ahead(ct__product *r, const ct__product *next) {
     const ct__plan *p = r->p;
     const int64_t row_panels = ct__ceil_div(p->m, p->tile_rows);
     const ct__matrix *now[2] = {&r->a, &r->b}, *then[2] = {&next->a, &next->b};
@@ -622,7 +465,7 @@ static void item_chunk(void *ctx, int64_t chunk, int worker) {
     const ct__plan *p = all->p;
     const int64_t bytes = p->a_bytes + p->b_bytes + p->offsets_bytes + p->sums_bytes + p->worker_bytes;
     const int64_t end = ct__min((chunk + 1) * p->items_in_chunk, p->items);
-    run r, next;
+    ct__product r, next;
     open_run(&r, p, chunk * p->items_in_chunk, all->scratch + worker * bytes);
     for (int64_t item = chunk * p->items_in_chunk; item < end; item++) {
         if (item + 1 < p->items) {
@@ -644,7 +487,7 @@ void ct__gemm_run(const ct__plan *p, void *scratch) {
     /* Below some microseconds of work a fork costs more than it brings. */
     const bool alone = 2.0 * (double)p->m * (double)p->n * (double)p->k < 5e5;
     for (int64_t item = 0; item < (p->joint ? 1 : p->items); item++) {
-        run r;
+        ct__product r;
         open_run(&r, p, item, (char *)scratch);
         run_product(&r, alone);
     }
