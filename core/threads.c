@@ -46,6 +46,7 @@ typedef struct job {
     int limit;           /* of workers: others leave it alone */
     _Atomic int to_wake; /* parked workers that are still to be woken */
     int called;          /* threads: the caller and the workers below this */
+    bool all;            /* none of those is to sleep */
     bool open;           /* others may see it */
     int64_t chunks;
     int64_t cost; /* nanoseconds of a chunk, as expected */
@@ -209,6 +210,12 @@ static void wake_some(job *work, int from) {
     }
 }
 
+static int count_parked(int threads) {
+    int parked = 0;
+    for (int i = 1; i < threads && i <= pool.started; i++) parked += ct__is_parked(&workers[i].parking);
+    return parked;
+}
+
 /* How many threads, the caller's included, a job is worth when all are awake: T / n + n JOIN_TIME is least where n is this. */
 static int threads_that_pay(int64_t nanoseconds, int64_t chunks, int threads) {
     const int most = chunks < threads ? (int)chunks : threads;
@@ -221,27 +228,29 @@ static int threads_that_pay(int64_t nanoseconds, int64_t chunks, int threads) {
  * have more to do than the time that it takes to wake them. Work that was too little to wake anybody is added up from job to job as long as
  * jobs follow closely, for then those who are woken stay awake. */
 static int plan_call(job *work, int threads, int64_t nanoseconds) {
-    int awake = 1, parked = 0;
-    for (int i = 1; i < threads && i <= pool.started; i++) {
-        if (ct__is_parked(&workers[i].parking)) parked++;
-        else awake++;
-    }
+    const int most = threads <= pool.started ? threads : pool.started + 1, parked = count_parked(threads);
+    const int awake = most - parked;
     if (parked) pool.unshared += nanoseconds;
     const int64_t worth = pool.unshared / atomic_load_explicit(&pool.wake_time, memory_order_relaxed) - awake;
     const int wake = worth <= 0 ? 0 : worth < parked ? (int)worth : parked;
     if (wake == parked) pool.unshared = 0;
     atomic_store_explicit(&work->to_wake, wake, memory_order_relaxed);
+    work->all = wake == parked;
     work->called = awake + wake > 1 ? threads : 1;
     return awake + wake;
 }
 
-/* Opens the job to those called, or to more of them than before. */
+/* Opens the job to those called, or to more of them than before. Workers that have parked since they were counted are counted again: either
+ * they have seen the call, or it is seen here that they are parked. */
 static void call_workers(job *work) {
     const uint64_t before = atomic_load_explicit(&pool.open.call, memory_order_relaxed);
     work->open = true;
     /* Workers watch the line of both: one store that waits for it is enough. */
     atomic_store_explicit(&pool.open.current, work, memory_order_release);
     atomic_store(&pool.open.call, before - before % CALL_STEP + CALL_STEP + (uint64_t)work->called);
+    const int parked = work->all ? count_parked(work->called) : 0;
+    if (parked > atomic_load_explicit(&work->to_wake, memory_order_relaxed))
+        atomic_store_explicit(&work->to_wake, parked, memory_order_relaxed);
     wake_some(work, 0);
 }
 
