@@ -473,8 +473,8 @@ TEST(many_threads_cut_channels_and_groups_and_give_the_same_bits) {
                   {3, 72, 57, 57, 40},   /* rows of 15 tiles */
                   {2, 1024, 4, 4, 32},   /* blocks of one panel's rows */
                   {25, 250, 8, 8, 258},  /* slices of channels, two blocks of tiles */
-                  {9, 260, 14, 13, 250}, /* blocks of channels, several sums of tiles */
-                  {17, 40, 31, 33, 70}}; /* splits of tiles */
+                  {9, 260, 14, 13, 250}, /* weights of several groups, each worker its own */
+                  {17, 40, 31, 33, 70}}; /* many tiles of few channels */
     for (int i = 0; i < 14; i++) {
         const int n = shapes[i / 2].n, ins = shapes[i / 2].in, h = shapes[i / 2].h, wide = shapes[i / 2].w,
                   outs = shapes[i / 2].out;
