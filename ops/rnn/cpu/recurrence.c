@@ -15,7 +15,8 @@ typedef struct forward {
     const int64_t *lengths;
     char *workers;
     size_t room;
-    int64_t chunks, step; /* step: counted in the order of computation */
+    recurrence_cut cut;
+    int64_t step; /* counted in the order of computation */
 } forward;
 
 static int64_t time_of(const recurrence *p, int64_t step) { return p->reverse ? p->steps - 1 - step : step; }
@@ -65,18 +66,17 @@ SIMD_INLINE void f64_keep(const forward *f, int64_t i, int64_t j, const double *
 #define T double
 #include "ops/rnn/cpu/forward_rows.h"
 
-/* A step of rows [first, stop) and blocks of hidden units [block, end). */
-static void step_part(const forward *f, int64_t first, int64_t stop, int64_t block, int64_t end, int worker) {
+static void step_part(const forward *f, recurrence_part part, int worker) {
     const recurrence *p = &f->p;
     const int64_t t = time_of(p, f->step), size = p->size, row = p->gates * p->width * size;
     char *products = f->workers + (size_t)worker * f->room;
     const char *before = f->step == 0 ? f->h0
                          : f->held[0] ? f->held[!(f->step & 1)]
                                       : f->y + time_of(p, f->step - 1) * p->n * p->h * size;
-    for (; block < end; block++) {
+    for (int64_t block = part.block; block < part.end; block++) {
         const int64_t j0 = block * p->width, m = ct__min64(p->width, p->h - j0);
-        for (int64_t r = first; r < stop; r += p->rows_at_once) {
-            const int64_t rows = ct__min64(p->rows_at_once, stop - r), at = t * p->n + r,
+        for (int64_t r = part.first; r < part.stop; r += p->rows_at_once) {
+            const int64_t rows = ct__min64(p->rows_at_once, part.stop - r), at = t * p->n + r,
                           last = (p->reverse ? t + 1 : t - 1) * p->n + r;
             recurrence_wants wants = {.stride = p->h * size, .bytes = m * size};
             recurrence_want(&wants, f->gx + (at * p->gates * p->h + j0) * size, rows * p->gates, 1);
@@ -111,15 +111,15 @@ static void step_part(const forward *f, int64_t first, int64_t stop, int64_t blo
 static void units_chunk(void *ctx, int64_t chunk, int worker) {
     const forward *f = (const forward *)ctx;
     recurrence_enter(&f->p);
-    step_part(f, 0, f->p.n, chunk * f->p.blocks / f->chunks, (chunk + 1) * f->p.blocks / f->chunks, worker);
+    step_part(f, recurrence_part_of(&f->p, f->cut, chunk), worker);
     recurrence_leave(&f->p);
 }
 
 static void rows_chunk(void *ctx, int64_t chunk, int worker) {
     forward f = *(const forward *)ctx;
-    const int64_t first = chunk * f.p.n / f.chunks, stop = (chunk + 1) * f.p.n / f.chunks;
+    const recurrence_part part = recurrence_part_of(&f.p, f.cut, chunk);
     recurrence_enter(&f.p);
-    for (f.step = 0; f.step < f.p.steps; f.step++) step_part(&f, first, stop, 0, f.p.blocks, worker);
+    for (f.step = 0; f.step < f.p.steps; f.step++) step_part(&f, part, worker);
     recurrence_leave(&f.p);
 }
 
@@ -203,10 +203,11 @@ static bool forward_run(const ct_call *call, ct_stream *stream) {
     f.kept = (char *)ct__address(call->out[3], (size_t)p->size);
     if (p->lengths) f.held[0] = held, f.held[1] = other;
     if (p->in_terms) start_terms(&f, terms);
-    f.chunks = recurrence_chunks(p);
-    if (recurrence_by_rows(p)) ct__parallel(f.chunks, rows_chunk, &f);
+    f.cut = recurrence_cut_of(p);
+    const int64_t chunks = f.cut.rows * f.cut.units;
+    if (recurrence_by_rows(p)) ct__parallel(chunks, rows_chunk, &f);
     else
-        for (f.step = 0; f.step < p->steps; f.step++) ct__parallel(f.chunks, units_chunk, &f);
+        for (f.step = 0; f.step < p->steps; f.step++) ct__parallel(chunks, units_chunk, &f);
     put_last(&f, call->out[1], call->out[2]);
     return true;
 }

@@ -165,17 +165,40 @@ static inline bool recurrence_lengths(const recurrence *p, const ct_call *call, 
 
 /* Sequences do not depend on one another: where every thread has a tile's rows of them, it takes its own through all
  * steps and waits for nobody. Else, or where the weights are too many to come from the last cache again and again,
- * each step is cut by hidden units, and each thread keeps its part of the weights in its own cache. Every unit of
+ * each step is cut by hidden units, and each thread keeps its part of the weights in its own cache; where there are more
+ * threads than blocks of units, several share a block, each with some of the sequences. Every unit of
  * every sequence is computed by itself: its bits do not depend on the cut, which may therefore depend on the number
  * of threads. */
 static inline bool recurrence_by_rows(const recurrence *p) {
     return p->n >= (p->in_terms ? 16 : CT__TILE_ROWS_MAX) * ct__threads() &&
            p->gates * p->h * p->h * p->size <= 4 << 20;
 }
-static inline int64_t recurrence_chunks(const recurrence *p) {
-    const int64_t most = recurrence_by_rows(p) ? p->n : p->blocks,
-                  normal = ct__grain(1 << 20) < (1 << 20) ? most : ct__threads();
-    return ct__min64(most, p->n * p->h * p->h * p->gates < 32768 && normal != most ? 1 : normal);
+
+typedef struct recurrence_cut {
+    int64_t rows, units; /* parts that each is cut into */
+} recurrence_cut;
+
+static inline recurrence_cut recurrence_cut_of(const recurrence *p) {
+    enum { LEAST_ROWS = 8, LEAST_TERM_ROWS = 16 }; /* that a part keeps the multipliers busy with */
+    const int64_t threads = ct__threads();
+    if (ct__grain(1 << 20) < (1 << 20)) /* tests cut everything */
+        return recurrence_by_rows(p) ? (recurrence_cut){p->n, 1} : (recurrence_cut){ct__min64(p->n, 3), p->blocks};
+    if (p->n * p->h * p->h * p->gates < 32768) return (recurrence_cut){1, 1};
+    if (recurrence_by_rows(p)) return (recurrence_cut){ct__min64(p->n, threads), 1};
+    const int64_t units = ct__min64(p->blocks, threads), rows = p->n / (p->in_terms ? LEAST_TERM_ROWS : LEAST_ROWS);
+    return (recurrence_cut){ct__max64(ct__min64(rows, threads / units), 1), units};
+}
+
+/* What is in a chunk of a step: rows [first, stop) and blocks of hidden units [block, end). */
+typedef struct recurrence_part {
+    int64_t first, stop, block, end;
+} recurrence_part;
+
+/* The parts of a block of units follow one another: neighbours share its weights. */
+static inline recurrence_part recurrence_part_of(const recurrence *p, recurrence_cut cut, int64_t chunk) {
+    const int64_t row = chunk % cut.rows, unit = chunk / cut.rows;
+    return (recurrence_part){row * p->n / cut.rows, (row + 1) * p->n / cut.rows, unit * p->blocks / cut.units,
+                             (unit + 1) * p->blocks / cut.units};
 }
 
 /* What a block of a step reads and writes besides its products, m hidden units of some rows: spans that are too

@@ -19,7 +19,7 @@ typedef struct backward {
     const int64_t *lengths;
     char *workers;
     size_t room;
-    int64_t chunks;
+    recurrence_cut cut;
     int64_t step, last; /* counted in the order of the forward pass, to the last; -1 is the end, where dh becomes dh0 */
 } backward;
 
@@ -83,16 +83,15 @@ SIMD_INLINE void want_step(const backward *w, recurrence_wants *wants, int64_t t
         recurrence_want(wants, w->kept + (before * p->kept + 4) * h + j, rows, p->kept);
 }
 
-/* A step of rows [first, stop) and blocks of hidden units [block, end). */
-static void step_part(const backward *w, int64_t first, int64_t stop, int64_t block, int64_t end, int worker) {
+static void step_part(const backward *w, recurrence_part part, int worker) {
     const recurrence *p = &w->p;
     const int64_t t = time_of(p, w->step), size = p->size, deep = p->gates * p->h, later = w->step + 1;
     char *products = later < p->steps ? w->workers + (size_t)worker * w->room : NULL;
     const char *gates = w->gates[later & 1];
-    for (; block < end; block++) {
+    for (int64_t block = part.block; block < part.end; block++) {
         const int64_t j0 = block * p->width, m = ct__min64(p->width, p->h - j0);
-        for (int64_t r = first; r < stop; r += p->rows_at_once) {
-            const int64_t rows = ct__min64(p->rows_at_once, stop - r);
+        for (int64_t r = part.first; r < part.stop; r += p->rows_at_once) {
+            const int64_t rows = ct__min64(p->rows_at_once, part.stop - r);
             recurrence_wants wants = {.stride = p->h * size, .bytes = m * size};
             if (products && w->step >= 0) want_step(w, &wants, t, r, rows, j0);
             if (products && p->in_terms) {
@@ -129,15 +128,15 @@ static void step_part(const backward *w, int64_t first, int64_t stop, int64_t bl
 static void units_chunk(void *ctx, int64_t chunk, int worker) {
     const backward *w = (const backward *)ctx;
     recurrence_enter(&w->p);
-    step_part(w, 0, w->p.n, chunk * w->p.blocks / w->chunks, (chunk + 1) * w->p.blocks / w->chunks, worker);
+    step_part(w, recurrence_part_of(&w->p, w->cut, chunk), worker);
     recurrence_leave(&w->p);
 }
 
 static void rows_chunk(void *ctx, int64_t chunk, int worker) {
     backward w = *(const backward *)ctx;
-    const int64_t first = chunk * w.p.n / w.chunks, stop = (chunk + 1) * w.p.n / w.chunks;
+    const recurrence_part part = recurrence_part_of(&w.p, w.cut, chunk);
     recurrence_enter(&w.p);
-    for (w.step = w.p.steps - 1; w.step >= w.last; w.step--) step_part(&w, first, stop, 0, w.p.blocks, worker);
+    for (w.step = w.p.steps - 1; w.step >= w.last; w.step--) step_part(&w, part, worker);
     recurrence_leave(&w.p);
 }
 
@@ -222,11 +221,12 @@ static bool backward_run(const ct_call *call, ct_stream *stream) {
     w.dgh = p->cell == CT_CELL_GRU && dgh ? (char *)ct__address(dgh, (size_t)p->size) : NULL;
     start_from(w.dh, data_of(p, call->in[7], NULL), (size_t)state);
     start_from(w.dc, data_of(p, call->in[8], NULL), (size_t)state);
-    w.chunks = recurrence_chunks(p);
+    w.cut = recurrence_cut_of(p);
+    const int64_t chunks = w.cut.rows * w.cut.units;
     w.last = dh0 ? -1 : 0;
-    if (recurrence_by_rows(p)) ct__parallel(w.chunks, rows_chunk, &w);
+    if (recurrence_by_rows(p)) ct__parallel(chunks, rows_chunk, &w);
     else
-        for (w.step = p->steps - 1; w.step >= w.last; w.step--) ct__parallel(w.chunks, units_chunk, &w);
+        for (w.step = p->steps - 1; w.step >= w.last; w.step--) ct__parallel(chunks, units_chunk, &w);
     if (dh0) memcpy(ct__address(dh0, (size_t)p->size), w.dh, (size_t)state);
     if (dc0 && p->cell == CT_CELL_LSTM) memcpy(ct__address(dc0, (size_t)p->size), w.dc, (size_t)state);
     return true;
