@@ -24,7 +24,8 @@ enum {
     LINE = 128,              /* bytes that no two threads write: processors fetch cache lines in pairs */
     SPIN_TIME = 100000,      /* nanoseconds that an idle worker looks for the next job before it parks */
     SPINS_PER_LOOK = 32,     /* between two looks at the clock */
-    JOIN_TIME = 1000,        /* nanoseconds for one more thread to find a job, take from it and be waited for */
+    FORK_TIME = 1200,        /* nanoseconds that a job takes longer for not being the caller's alone, */
+    JOIN_TIME = 100,         /* and for each thread to find it, take from it and be waited for */
     FIRST_WAKE_TIME = 20000, /* nanoseconds from a call to a parked worker until it works, before any was measured */
     LEAST_WAKE_TIME = 2000,
     MOST_WAKE_TIME = 200000,
@@ -216,12 +217,13 @@ static int count_parked(int threads) {
     return parked;
 }
 
-/* How many threads, the caller's included, a job is worth when all are awake: T / n + n JOIN_TIME is least where n is this. */
+/* How many threads, the caller's included, a job is worth when all are awake: n for which T / n + FORK_TIME + n JOIN_TIME is least, or one
+ * where that is no less than T. */
 static int threads_that_pay(int64_t nanoseconds, int64_t chunks, int threads) {
     const int most = chunks < threads ? (int)chunks : threads;
     int pay = 1;
-    while (pay < most && (int64_t)(pay + 1) * (pay + 1) * JOIN_TIME <= nanoseconds) pay++;
-    return pay;
+    while (pay < most && (int64_t)pay * (pay + 1) * JOIN_TIME <= nanoseconds) pay++;
+    return nanoseconds - nanoseconds / pay > FORK_TIME + pay * JOIN_TIME ? pay : 1;
 }
 
 /* Decides how many threads work on what is left of a job: those of the first `threads` that are awake, and as many of the parked ones as
@@ -265,7 +267,8 @@ static void reconsider(job *work, int64_t done, int64_t nanoseconds) {
 }
 
 /* The caller's own part in a job, by which its cost is known the next time. */
-static void work_as_caller(job *work, int64_t start) {
+static void work_as_caller(job *work) {
+    const int64_t start = ct__nanoseconds();
     int64_t done = 0, look = 1;
     inside_job = true;
     for (int i = 0; i < work->count; i++) {
@@ -460,7 +463,7 @@ void ct__parallel(int64_t chunks, ct_task fn, void *ctx) {
         pool.host_run(pool.host_context, work.count, host_task, &work);
     } else {
         if (work.called > 1) call_workers(&work);
-        work_as_caller(&work, start);
+        work_as_caller(&work);
         if (work.open) close_job();
     }
     pthread_mutex_unlock(&pool.owner);
