@@ -181,6 +181,21 @@ TEST(into_takes_a_strided_home) {
     CHECK_VALUES(table, CT_DIMS(2, 3), 0, 3, 0, 1, 7, 0, 4);
 }
 
+/* They are other words for matmul, which writes where it is told to. */
+TEST(batched_products_go_into_their_destination_without_a_copy) {
+    ct_seed(5);
+    ct_tensor *a = ct_randn(CT_DIMS(200, 16, 9)), *b = ct_randn(CT_DIMS(200, 9, 16)), *y = ct_bmm(a, b);
+    ct_tensor *to = ct_zeros(CT_DIMS(200, 16, 16));
+    harness_reset_peak();
+    const int64_t before = harness_memory().in_use;
+    CHECK(ct_into(to) && ct_bmm(a, b) == to);
+    CHECK(harness_memory().peak - before < 200 * 16 * 16 * 4);
+    CHECK(harness_same_bits(to, y));
+    ct_tensor *u = F32(CT_DIMS(2), 3, 4), *sum = ct_zeros(CT_DIMS0);
+    CHECK(ct_into(sum) && ct_dot(u, u) == sum);
+    CHECK_VALUES(sum, CT_DIMS0, 0, 25);
+}
+
 TEST(into_a_home_that_the_op_reads_is_safe) {
     ct_tensor *a = F32(CT_DIMS(2, 2), 1, 2, 3, 4);
     CHECK(ct_into(a));

@@ -101,6 +101,16 @@ bool bmm_infer(ct_infer *infer) {
     return matmul_infer(infer);
 }
 
+/* Both are matmul of fewer shapes, so that the result goes where ct_into says without a copy. */
+static bool hand_on_to_matmul(ct_handing *h) {
+    h->to = &ct__op_matmul;
+    h->n_in = 2;
+    h->in[0] = 0, h->in[1] = 1;
+    return true;
+}
+
+bool bmm_hand_on(ct_handing *h) { return hand_on_to_matmul(h) && bmm_infer(&h->infer); }
+
 void bmm_lower(ct_lower *l) { l->out[0] = matmul(l->in[0], l->in[1]); }
 
 bool dot_infer(ct_infer *infer) {
@@ -110,6 +120,8 @@ bool dot_infer(ct_infer *infer) {
                              ct_view_text(a), ct_view_text(b));
     return matmul_infer(infer);
 }
+
+bool dot_hand_on(ct_handing *h) { return hand_on_to_matmul(h) && dot_infer(&h->infer); }
 
 void dot_lower(ct_lower *l) { l->out[0] = matmul(l->in[0], l->in[1]); }
 
