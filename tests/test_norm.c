@@ -284,6 +284,22 @@ TEST(large_batches_agree_with_f64_in_both_layouts) {
 
 /* ---- Parts of gradients ---- */
 
+/* 300 channels of two parts: sixteen threads go over spans of them, in which the last is shorter. */
+TEST(channels_that_are_shared_out_among_threads_keep_their_bits) {
+    for (int last = 0; last < 2; last++) {
+        const ct_dims shape = last ? CT_DIMS(2, 150, 300) : CT_DIMS(2, 300, 150);
+        ct_tensor *x = ct_set_requires_grad(harness_randn(shape), true), *g = harness_randn(shape);
+        ct_tensor *y[3], *dx[3];
+        for (int i = 0; i < 3; i++) {
+            ct_set_threads((int[]){1, 3, 16}[i]);
+            y[i] = ct_batch_norm(x, .training = true, .channels_last = last);
+            REQUIRE(ct_grad(&y[i], 1, &g, &x, 1, &dx[i], 0));
+            CHECK(harness_same_bits(y[0], y[i]) && harness_same_bits(dx[0], dx[i]));
+        }
+        ct_set_threads(0);
+    }
+}
+
 TEST(gradients_that_are_not_wanted_are_not_computed) {
     ct_tensor *x = ct_randn(CT_DIMS(4, 6, 5)), *w = ct_set_requires_grad(ct_randn(CT_DIMS(6)), true),
               *b = ct_set_requires_grad(ct_randn(CT_DIMS(6)), true);

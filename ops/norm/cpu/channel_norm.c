@@ -16,6 +16,8 @@ enum {
     SETTLED = 512,         /* parts whose sums one task puts together, */
     PARAMETERS = 32,       /* and channels whose gradients are summed at a time */
     ROWS = 64,             /* of neighboring lines that are summed in the dtype itself before they go to f64 */
+    SPAN = 64,             /* fewest neighboring lines that are gone over apart from others */
+    FEW_THREADS = 4        /* that hardly have caches of their own for a part of the whole */
 };
 
 /* Of the parts of lines: count, mean, squared deviations; or the sums of g, g (x - m), x - m, with m the mean as given. */
@@ -29,6 +31,7 @@ typedef struct channel_job {
     int64_t items, channels, places; /* x is (items, channels, places) or (items, places, channels) */
     int64_t groups, members;         /* groups of so many channels; one channel each when the batch is one set */
     int64_t parts, part;             /* of a line, and their places */
+    int64_t span;                    /* neighboring lines that a visit is to, with the channels last */
     int64_t begin;                   /* the element that x, g and y begin with */
     double eps, count;               /* elements of a set */
     bool batch, last, streams;
@@ -44,6 +47,11 @@ static inline int64_t sum_at(const channel_job *j, int64_t item, int64_t channel
 
 static inline int64_t places_of(const channel_job *j, int64_t part) {
     return ct__min64(j->part, j->places - part * j->part);
+}
+
+/* Those of a visit that begins with a channel. */
+static inline int64_t span_of(const channel_job *j, int64_t channel) {
+    return ct__min64(j->span, j->channels - channel);
 }
 
 /* Where the first element of a part of a line lies. */
@@ -80,7 +88,7 @@ static void each_part(const channel_job *j, int64_t set, part_visit visit) {
 /* ---- Tasks ---- */
 
 typedef struct channel_code {
-    part_visit first, second; /* the two passes over a part; with the channels last, over all channels of it */
+    part_visit first, second; /* the two passes over a part; with the channels last, over those of a span of channels */
     void (*settle)(const channel_job *j, int64_t set); /* between them */
     /* NULL, or what is formed of the sums by channel, of [first, end), once their sets are settled. */
     void (*parameters)(const channel_job *j, int64_t first, int64_t end);
@@ -89,6 +97,7 @@ typedef struct channel_code {
 typedef struct channel_tasks {
     const channel_job *job;
     const channel_code *code;
+    bool backwards;
 } channel_tasks;
 
 static void set_task(void *ctx, int64_t set, int worker) {
@@ -111,14 +120,26 @@ static void item_task(void *ctx, int64_t item, int worker) {
     if (j->streams) simd_fence();
 }
 
-static int64_t units(const channel_job *j) { return j->items * j->parts * (j->last ? 1 : j->channels); }
+static int64_t spans(const channel_job *j) { return (j->channels + j->span - 1) / j->span; }
+static int64_t units(const channel_job *j) { return j->items * j->parts * (j->last ? spans(j) : j->channels); }
 static void visit_unit(const channel_job *j, int64_t unit, part_visit visit) {
-    const int64_t part = unit % j->parts, line = unit / j->parts;
-    visit(j, j->last ? line : line / j->channels, j->last ? 0 : line % j->channels, part);
+    if (j->last) {
+        const int64_t span = unit % spans(j), part = unit / spans(j);
+        visit(j, part / j->parts, span * j->span, part % j->parts);
+    } else {
+        const int64_t part = unit % j->parts, line = unit / j->parts;
+        visit(j, line / j->channels, line % j->channels, part);
+    }
 }
 /* Short lines go several to a task. */
 static int64_t units_a_task(const channel_job *j) {
-    return ct__max64(ct__grain(PART / 4) / (j->part * (j->last ? ct__max64(j->channels, 1) : 1)), 1);
+    return ct__max64(ct__grain(PART / 4) / (j->part * (j->last ? j->span : 1)), 1);
+}
+/* Parts are as long as the order of sums has it, so channels are gone over apart where parts are too few for all threads. */
+static void cut_spans(channel_job *j) {
+    const int64_t least = ct__grain(SPAN), wanted = least < SPAN ? INT64_MAX : ct__threads();
+    while (j->last && j->span > least && units(j) < wanted)
+        j->span = ct__max64((j->span / 2 + least - 1) / least * least, least);
 }
 static void first_task(void *ctx, int64_t chunk, int worker) {
     (void)worker;
@@ -126,13 +147,13 @@ static void first_task(void *ctx, int64_t chunk, int worker) {
     const int64_t each = units_a_task(t->job), end = ct__min64((chunk + 1) * each, units(t->job));
     for (int64_t u = chunk * each; u < end; u++) visit_unit(t->job, u, t->code->first);
 }
-/* From the end: what was read last is still in the caches. */
+/* By few threads from the end: what was read last is still in the caches. Many find what they read themselves in their own. */
 static void second_task(void *ctx, int64_t chunk, int worker) {
     (void)worker;
     const channel_tasks *t = ctx;
-    const int64_t each = units_a_task(t->job), all = units(t->job);
-    const int64_t behind = all - chunk * each, end = ct__max64(behind - each, 0);
-    for (int64_t u = behind; u-- > end;) visit_unit(t->job, u, t->code->second);
+    const int64_t each = units_a_task(t->job), all = units(t->job), tasks = (all + each - 1) / each;
+    const int64_t first = (t->backwards ? tasks - 1 - chunk : chunk) * each;
+    for (int64_t u = ct__min64(first + each, all); u-- > first;) visit_unit(t->job, u, t->code->second);
     if (t->job->streams) simd_fence();
 }
 /* Sets of few parts go several to a task. */
@@ -177,12 +198,13 @@ static void settle_parameters(channel_tasks *t) {
 }
 
 static void run_passes(channel_job *j, const channel_code *code, int64_t bytes_an_element) {
-    channel_tasks t = {j, code};
+    channel_tasks t = {j, code, ct__threads() <= FEW_THREADS};
     if (is_local(j, bytes_an_element)) {
         ct__parallel(j->last ? j->items : sets_of(j), j->last ? item_task : set_task, &t);
         settle_parameters(&t);
         return;
     }
+    cut_spans(j);
     const int64_t each = units_a_task(j), chunks = (units(j) + each - 1) / each;
     ct__parallel(chunks, first_task, &t);
     settle_sets(&t);
@@ -204,6 +226,7 @@ static channel_job job_of(const ct_view *x, int64_t groups, double eps, bool las
     if (last) j.part = (j.part + ROWS - 1) / ROWS * ROWS;
     j.part = ct__max64(ct__min64(j.part, j.places), 1);
     j.parts = (j.places + j.part - 1) / j.part;
+    j.span = ct__max64(j.channels, 1);
     return j;
 }
 
@@ -354,7 +377,7 @@ static void norm_first(const ct_call *call, int64_t first, int64_t n, char *cons
 
 static void norm_settle(const ct_call *call, char *const *ptr) {
     (void)ptr;
-    settle_sets(&(channel_tasks){job_in(call), &norm_codes[call->in[0]->dtype == CT_F64][0]});
+    settle_sets(&(channel_tasks){.job = job_in(call), .code = &norm_codes[call->in[0]->dtype == CT_F64][0]});
 }
 
 static void norm_part(const ct_call *call, int64_t first, int64_t n, char *const *ptr) {
@@ -371,7 +394,7 @@ static void norm_grad_first(const ct_call *call, int64_t first, int64_t n, char 
 
 static void norm_grad_settle(const ct_call *call, char *const *ptr) {
     (void)ptr;
-    channel_tasks t = {job_in(call), &grad_codes[call->in[3]->dtype == CT_F64][0]};
+    channel_tasks t = {.job = job_in(call), .code = &grad_codes[call->in[3]->dtype == CT_F64][0]};
     settle_sets(&t);
     settle_parameters(&t);
 }

@@ -227,45 +227,45 @@ static inline part_sums DO(_sums_from)(const channel_job *j, int64_t at) {
 }
 
 static void DO(_last_first)(const channel_job *j, int64_t item, int64_t channel, int64_t part) {
-    (void)channel;
-    const int64_t n = j->channels, rows = places_of(j, part), at = sum_at(j, item, 0, part);
-    const T *x = (const T *)j->x + place_of(j, item, 0, part); /* (rows, n) */
+    const int64_t n = span_of(j, channel), step = j->channels, rows = places_of(j, part),
+                  at = sum_at(j, item, channel, part);
+    const T *x = (const T *)j->x + place_of(j, item, channel, part); /* (rows, n) of (rows, step) */
     for (int64_t c = 0; c < n; c++) j->sums.a[at + c] = (double)rows, j->sums.b[at + c] = j->sums.c[at + c] = 0;
     for (int64_t r = 0; r < rows; r += ROWS) {
         const int64_t m = ct__min64(rows - r, ROWS);
-        const T *from = x + r * n;
+        const T *from = x + r * step;
         int64_t c = 0;
         for (; c + 4 * L <= n; c += 4 * L)
-            DO(_column_moments)(DO(_sums_from)(j, at + c), (double)r, from + c, m, n, 4, L);
+            DO(_column_moments)(DO(_sums_from)(j, at + c), (double)r, from + c, m, step, 4, L);
         for (; c < n; c += L) DO(_column_moments)
-        (DO(_sums_from)(j, at + c), (double)r, from + c, m, n, 1, (int)ct__min64(n - c, L));
+        (DO(_sums_from)(j, at + c), (double)r, from + c, m, step, 1, (int)ct__min64(n - c, L));
     }
 }
 
 /* y = (x - m) scale + shift, four rows at a time. */
 static void DO(_last_second)(const channel_job *j, int64_t item, int64_t channel, int64_t part) {
-    (void)channel;
     if (!j->y) return;
-    const int64_t n = j->channels, rows = places_of(j, part), at = place_of(j, item, 0, part);
-    const T *x = (const T *)j->x + at; /* (rows, n) */
+    const int64_t n = span_of(j, channel), step = j->channels, rows = places_of(j, part),
+                  at = place_of(j, item, channel, part);
+    const T *x = (const T *)j->x + at; /* (rows, n) of (rows, step) */
     T *y = (T *)j->y + at;
-    const T *m = DO(_coefficients)(j, 0, item), *scale = DO(_coefficients)(j, 1, item),
-            *shift = DO(_coefficients)(j, 2, item);
+    const T *m = DO(_coefficients)(j, 0, item) + channel, *scale = DO(_coefficients)(j, 1, item) + channel,
+            *shift = DO(_coefficients)(j, 2, item) + channel;
 #define Y(X) DO(_fma)(DO(_sub)(X, a), b, s)
     const int64_t whole = n - n % L;
     for (int64_t r = 0; r < rows; r += 4) {
         const int many = (int)ct__min64(rows - r, 4);
-        const T *from = x + r * n;
-        T *to = y + r * n;
+        const T *from = x + r * step;
+        T *to = y + r * step;
         for (int64_t c = 0; c < n; c += L) {
             const int k = c < whole ? L : (int)(n - whole);
             const V a = DO(_load_n)(m + c, k), b = DO(_load_n)(scale + c, k), s = DO(_load_n)(shift + c, k);
             if (k < L || many < 4)
-                for (int q = 0; q < many; q++) DO(_store_n)(to + q * n + c, Y(DO(_load_n)(from + q * n + c, k)), k);
+                for (int q = 0; q < many; q++) DO(_store_n)(to + q * step + c, Y(DO(_load_n)(from + q * step + c, k)), k);
             else if (j->streams)
-                for (int q = 0; q < 4; q++) DO(_stream)(to + q * n + c, Y(DO(_load)(from + q * n + c)));
+                for (int q = 0; q < 4; q++) DO(_stream)(to + q * step + c, Y(DO(_load)(from + q * step + c)));
             else
-                for (int q = 0; q < 4; q++) DO(_store)(to + q * n + c, Y(DO(_load)(from + q * n + c)));
+                for (int q = 0; q < 4; q++) DO(_store)(to + q * step + c, Y(DO(_load)(from + q * step + c)));
         }
     }
 #undef Y
@@ -303,45 +303,44 @@ SIMD_INLINE void DO(_column_sums)(part_sums to, const T *x, const T *g /* (rows,
 }
 
 static void DO(_last_grad_first)(const channel_job *j, int64_t item, int64_t channel, int64_t part) {
-    (void)channel;
-    const int64_t n = j->channels, rows = places_of(j, part), at = place_of(j, item, 0, part);
-    const T *x = (const T *)j->x + at, *g = (const T *)j->g + at; /* (rows, n) */
-    const int64_t first = sum_at(j, item, 0, part);
-    const T *m = DO(_coefficients)(j, 0, item);
+    const int64_t n = span_of(j, channel), step = j->channels, rows = places_of(j, part),
+                  at = place_of(j, item, channel, part), first = sum_at(j, item, channel, part);
+    const T *x = (const T *)j->x + at, *g = (const T *)j->g + at; /* (rows, n) of (rows, step) */
+    const T *m = DO(_coefficients)(j, 0, item) + channel;
     for (int64_t c = first; c < first + n; c++) j->sums.a[c] = j->sums.b[c] = j->sums.c[c] = 0;
     for (int64_t r = 0; r < rows; r += ROWS) {
         const int64_t some = ct__min64(rows - r, ROWS);
-        const T *xs = x + r * n, *gs = g + r * n;
+        const T *xs = x + r * step, *gs = g + r * step;
         int64_t c = 0;
         for (; c + 2 * L <= n; c += 2 * L)
-            DO(_column_sums)(DO(_sums_from)(j, first + c), xs + c, gs + c, m + c, some, n, 2, L);
+            DO(_column_sums)(DO(_sums_from)(j, first + c), xs + c, gs + c, m + c, some, step, 2, L);
         for (; c < n; c += L) DO(_column_sums)
-        (DO(_sums_from)(j, first + c), xs + c, gs + c, m + c, some, n, 1, (int)ct__min64(n - c, L));
+        (DO(_sums_from)(j, first + c), xs + c, gs + c, m + c, some, step, 1, (int)ct__min64(n - c, L));
     }
 }
 
 static void DO(_last_grad_second)(const channel_job *j, int64_t item, int64_t channel, int64_t part) {
-    (void)channel;
     if (!j->y) return;
-    const int64_t n = j->channels, rows = places_of(j, part), at = place_of(j, item, 0, part);
-    const T *x = (const T *)j->x + at, *g = (const T *)j->g + at; /* (rows, n) */
+    const int64_t n = span_of(j, channel), step = j->channels, rows = places_of(j, part),
+                  at = place_of(j, item, channel, part);
+    const T *x = (const T *)j->x + at, *g = (const T *)j->g + at; /* (rows, n) of (rows, step) */
     T *dx = (T *)j->y + at;
     const int64_t whole = n - n % L;
     for (int64_t r = 0; r < rows; r += 4) {
         const int many = (int)ct__min64(rows - r, 4);
         for (int64_t c = 0; c < n; c += L) {
             const int k = c < whole ? L : (int)(n - whole);
-            const int64_t to = r * n + c;
+            const int64_t to = r * step + c;
             V by[5];
-            for (int q = 0; q < 5; q++) by[q] = DO(_load_n)(DO(_coefficients)(j, q, item) + c, k);
+            for (int q = 0; q < 5; q++) by[q] = DO(_load_n)(DO(_coefficients)(j, q, item) + channel + c, k);
             if (k < L || many < 4)
-                for (int64_t i = to; i < to + many * n; i += n)
+                for (int64_t i = to; i < to + many * step; i += step)
                     DO(_store_n)(dx + i, DX(DO(_load_n)(x + i, k), DO(_load_n)(g + i, k)), k);
             else if (j->streams)
-                for (int64_t i = to; i < to + 4 * n; i += n)
+                for (int64_t i = to; i < to + 4 * step; i += step)
                     DO(_stream)(dx + i, DX(DO(_load)(x + i), DO(_load)(g + i)));
             else
-                for (int64_t i = to; i < to + 4 * n; i += n) DO(_store)(dx + i, DX(DO(_load)(x + i), DO(_load)(g + i)));
+                for (int64_t i = to; i < to + 4 * step; i += step) DO(_store)(dx + i, DX(DO(_load)(x + i), DO(_load)(g + i)));
         }
     }
 }
