@@ -15,9 +15,11 @@ typedef struct forward {
     size_t room; /* of one worker */
 } forward;
 
-/* Query rows of a chunk: K is packed for each, so they are many; but there have to be chunks for all threads. */
+/* Query rows of a chunk: K is packed for each, so they are many; but there have to be chunks for all threads, and for many threads some for
+ * each. A row is computed by itself, so its bits do not depend on the cut. */
 static int64_t chunk_rows(const sdpa *s) {
-    int64_t rows = s->tq * s->batch * s->heads / 16;
+    const int64_t chunks = ct__max64(16, 3 * ct__threads());
+    int64_t rows = s->tq * s->batch * s->heads / chunks;
     rows = ct__max64(1, ct__grain(ct__max64(64, ct__min64(rows, 40 * CT__TILE_ROWS_MAX))));
     return ct__max64(1, ct__ceil_div(s->tq, ct__max64(1, ct__ceil_div(s->tq, rows)))); /* none of them a small rest */
 }
