@@ -156,28 +156,39 @@ static outcome measure_workload(const workload *w, const options *o, bench_resul
     return PASSED_OVER;
 }
 
+enum { ROUNDS = 3 }; /* in which numbers of threads take turns: a busy moment is nobody's fault then */
+
 /* One workload on every number of threads; of several, the first is what the others are measured by. Returns false when the library refused. */
 static bool run_workload(const workload *w, const options *o, int *slower) {
-    double first = 0, last = 0, worst = 0;
-    for (int i = 0; i < o->counts; i++) {
-        bench_result result = {0};
-        if (o->counts > 1 && !ct_set_threads(o->threads[i])) return false;
-        const outcome got = measure_workload(w, o, &result);
-        if (got != MEASURED) return got != REFUSED;
-        last = result.median;
-        if (i == 0) first = last;
-        if (last > worst) worst = last;
-        if (o->json || o->counts == 1) {
-            print_result(w, &result, o, ct_get_threads());
-            continue;
+    bench_result best[MOST_COUNTS] = {0};
+    options part = *o;
+    const int rounds = o->counts > 1 ? ROUNDS : 1;
+    part.min_time /= rounds;
+    for (int round = 0; round < rounds; round++)
+        for (int i = 0; i < o->counts; i++) {
+            bench_result result = {0};
+            if (o->counts > 1 && !ct_set_threads(o->threads[i])) return false;
+            const outcome got = measure_workload(w, &part, &result);
+            if (got != MEASURED) return got != REFUSED;
+            if (round == 0 || result.median < best[i].median) best[i] = result;
         }
-        if (i == 0) printf("%-34s", w->name);
-        printf(" %10.2f", result.median * 1e6);
-        fflush(stdout);
+    if (o->json || o->counts == 1) {
+        for (int i = 0; i < o->counts; i++) {
+            if (o->counts > 1 && !ct_set_threads(o->threads[i])) return false;
+            print_result(w, &best[i], o, ct_get_threads());
+        }
+        return true;
     }
-    const bool is_slower = worst > SLOWER * first;
+    printf("%-34s", w->name);
+    double worst = 0;
+    for (int i = 0; i < o->counts; i++) {
+        printf(" %10.2f", best[i].median * 1e6);
+        if (best[i].median > worst) worst = best[i].median;
+    }
+    const bool is_slower = worst > SLOWER * best[0].median;
     *slower += is_slower;
-    if (!o->json && o->counts > 1) printf(" %7.2f%s\n", first / last, is_slower ? "  slower" : "");
+    printf(" %7.2f%s\n", best[0].median / best[o->counts - 1].median, is_slower ? "  slower" : "");
+    fflush(stdout);
     return true;
 }
 
