@@ -116,21 +116,37 @@ static bool b_readable(const ct__plan *p) {
            lines_on_a_set(row, ct__min(p->k, kernel->depth), caches->l2_way) <= caches->l2_ways / 2;
 }
 
-/* Whether tiles read a k-major A where it lies although it is large (the gradient of a weight): of each k group a tile takes a line
- * or two from L2, where the tiles before it had them prefetched, so that a copy would only cost. All columns of C are one block
- * and k blocks the outermost loop: what a k block needs of B stays in L2 for all rows. */
+/* Whether tiles can read a k-major A where it lies although it is large (the gradient of a weight): of each k group a tile takes a line
+ * or two from L2, where the tiles before it had them prefetched, so that a copy would only cost. */
 static bool a_readable_by_lines(const ct__plan *p) {
     const ct__kernel *kernel = p->kernel;
     const ct_caches *caches = ct__caches();
-    const int64_t size = ct__type_size(kernel->packed), depth = even_depth(p);
+    const int64_t size = ct__type_size(kernel->packed);
     if (!p->a_by_k || p->items != 1 || kernel->group > 1 || !kernel->prefetches || kernel->rows <= 8) return false;
     if (p->a.type != kernel->packed || p->b.type != kernel->packed || p->b.col != 1 || p->g->pack_b || p->g->packed_b)
         return false;
     if (p->g->c_type != kernel->acc || p->c_col != 1 || p->g->store) return false;
-    if (p->m < 8 * kernel->block_rows || p->k < kernel->depth / 2) return false;
-    return p->n > ct__panel_width(kernel) && p->n <= 4 * kernel->block_cols &&
-           depth * p->n * size <= caches->l2_way * caches->l2_ways * 5 / 8 &&
-           lines_on_a_set(p->a.col * size, depth, caches->l2_way) <= caches->l2_ways - 2;
+    return p->n > ct__panel_width(kernel) && p->k >= kernel->depth / 2 &&
+           lines_on_a_set(p->a.col * size, even_depth(p), caches->l2_way) <= caches->l2_ways - 2;
+}
+
+/* Whether the lines of a k-major A lie on so many sets of the caches that reading them where they lie beats packing: a small one, which
+ * its worker packs, on eight sets of L1 at least, a large one on as many of L2 as leave half of its ways. */
+static bool a_spread_over_sets(const ct__plan *p, bool small) {
+    const ct_caches *caches = ct__caches();
+    const int64_t stride = magnitude(p->a.col) * ct__type_size(p->a.type);
+    return small ? lines_on_a_set(stride, 8, caches->l1_way) == 1
+                 : lines_on_a_set(stride, even_depth(p), caches->l2_way) <= caches->l2_ways / 2;
+}
+
+/* Whether few threads should: all columns of C are one block and k blocks the outermost loop, so that what a k block needs of B stays in
+ * L2 for all rows. Of many each keeps its own strip of B there. */
+static bool a_read_by_lines(const ct__plan *p) {
+    const ct__kernel *kernel = p->kernel;
+    const ct_caches *caches = ct__caches();
+    return ct__threads() <= FEW && a_readable_by_lines(p) && p->m >= 8 * kernel->block_rows &&
+           p->n <= 4 * kernel->block_cols &&
+           even_depth(p) * p->n * ct__type_size(kernel->packed) <= caches->l2_way * caches->l2_ways * 5 / 8;
 }
 
 static bool is_small(const ct__plan *p) {
@@ -248,7 +264,7 @@ static void cut_strips(ct__plan *p, int64_t threads) {
     const int64_t width = ct__panel_width(kernel), items = p->joint ? p->items : 1;
     const int64_t blocks = ct__ceil_div(p->k, p->depth), row_tiles = ct__ceil_div(p->m, p->tile_rows);
     /* Rows of A that lie side by side are read in runs of a chunk's height: short ones waste lines and pages. */
-    const int64_t least_tiles = ct__min(packs_a && p->a.row == 1 ? 4 : fast ? 2 : 1, row_tiles);
+    const int64_t least_tiles = ct__min((packs_a && p->a.row == 1) || p->a_by_lines ? 4 : fast ? 2 : 1, row_tiles);
     double best = INFINITY;
     for (int64_t stages = 1; stages <= (p->sums ? 1 : blocks); stages = next_size(stages)) {
         const int64_t deep = ct__ceil_div(blocks, stages) * p->depth, most = columns_kept(p, deep) / width;
@@ -344,8 +360,7 @@ static void cut(ct__plan *p) {
  * sixteen processors ten times what it takes to read and pack the operand itself. */
 static bool packs_alone(const ct__plan *p) {
     const ct_gemm *g = p->g;
-    if (p->items_apart || g->pack_a || g->pack_b || g->packed_b || p->a_by_lines || p->offset_b || p->k == 0)
-        return false;
+    if (p->items_apart || g->pack_a || g->pack_b || g->packed_b || p->offset_b || p->k == 0) return false;
     const bool small = is_small(p) && p->items == 1 && p->b.type == p->kernel->packed && p->b.col != 1;
     return small ? ct__threads() > 1
                  : ct__threads() > FEW && (p->a_feed == CT__FEED_STAGED || p->b_feed == CT__FEED_STAGED);
@@ -362,7 +377,7 @@ static void choose_feeds(ct__plan *p) {
     /* A high A that is packed anyway, for few blocks of columns: from memory into the cache of its worker, rather than to L3 and back. */
     const bool small_n =
         p->n <= kernel->block_cols || (p->a_by_k && p->m >= 8 * kernel->block_rows && p->n <= 4 * kernel->block_cols);
-    p->a_by_lines = a_readable_by_lines(p);
+    p->a_by_lines = a_read_by_lines(p);
     p->a_feed = p->a_by_lines || a_readable(p) ? CT__FEED_DIRECT : (small_n ? CT__FEED_PRIVATE : CT__FEED_STAGED);
     p->b_feed = p->g->packed_b              ? CT__FEED_PACKED
                 : b_readable(p)             ? CT__FEED_DIRECT
@@ -378,10 +393,13 @@ static void choose_feeds(ct__plan *p) {
     if (!p->own_copies) return;
     /* A that tiles cannot read is packed once for all strips of columns, in spite of that, unless it is small. */
     enum { SMALL_A = 2 << 20 };
-    if (p->a_feed != CT__FEED_DIRECT)
-        p->a_feed = a_readable_by_rows(p)                                    ? CT__FEED_DIRECT
-                    : p->m * p->k * ct__type_size(kernel->packed) <= SMALL_A ? CT__FEED_PRIVATE
-                                                                             : CT__FEED_STAGED;
+    if (p->a_feed != CT__FEED_DIRECT) {
+        const bool small = p->m * p->k * ct__type_size(kernel->packed) <= SMALL_A;
+        p->a_by_lines = a_spread_over_sets(p, small) && a_readable_by_lines(p);
+        p->a_feed = p->a_by_lines || a_readable_by_rows(p) ? CT__FEED_DIRECT
+                    : small                                ? CT__FEED_PRIVATE
+                                                           : CT__FEED_STAGED;
+    }
     if (p->b_feed != CT__FEED_DIRECT) p->b_feed = b_copyable(p) ? CT__FEED_COPIED : CT__FEED_PRIVATE;
 }
 
@@ -395,7 +413,7 @@ static void choose_depth(ct__plan *p) {
     int64_t per_stage = kernel->stage_bytes / (lines * p->depth * ct__type_size(kernel->packed) + 1);
     if (per_stage < 1) per_stage = 1;
     p->stage_depth = staged ? p->depth * per_stage : ct__round_up(p->k ? p->k : 1, p->depth);
-    if (p->a_by_lines) p->stage_depth = p->depth;
+    if (p->a_by_lines && !p->own_copies) p->stage_depth = p->depth;
 }
 
 static void measure(ct__plan *p) {
