@@ -1,4 +1,4 @@
-/* The memory of what chunks took: a table of the jobs seen last, by function and number of chunks. */
+/* The memory of what chunks and small jobs took: tables of the jobs seen last, by function and number of chunks. */
 #include "core/costs.h"
 
 #include <stdatomic.h>
@@ -31,14 +31,56 @@ int64_t ct__cost_of_chunk(ct_task fn, int64_t chunks) {
     return entry >> 32 == key >> 32 ? (int64_t)(entry & 0xffffffffu) : USUAL_COST;
 }
 
+/* A running mean of what is remembered, 0 for nothing, in which one slow run in between is not the rule. */
+static int64_t remembered(int64_t before, int64_t now) {
+    const int64_t cost = now < 1 ? 1 : now > MOST_COST ? MOST_COST : now, most = 4 * before;
+    return before ? (3 * before + (cost < most ? cost : most) + 3) / 4 : cost;
+}
+
 void ct__cost_remember(ct_task fn, int64_t chunks, int64_t nanoseconds) {
     const uint64_t key = key_of(fn, chunks);
     const uint64_t entry = atomic_load_explicit(&entries[key % ENTRIES], memory_order_relaxed);
-    int64_t cost = nanoseconds < 1 ? 1 : nanoseconds > MOST_COST ? MOST_COST : nanoseconds;
-    if (entry >> 32 == key >> 32) { /* one slow run in between is not the rule */
-        const int64_t before = (int64_t)(entry & 0xffffffffu), most = 4 * before;
-        cost = (3 * before + (cost < most ? cost : most) + 3) / 4;
-    }
+    const int64_t cost = remembered(entry >> 32 == key >> 32 ? (int64_t)(entry & 0xffffffffu) : 0, nanoseconds);
     atomic_store_explicit(&entries[key % ENTRIES], (key & ~(uint64_t)0xffffffffu) | (uint64_t)cost,
+                          memory_order_relaxed);
+}
+
+/* What a weighed job took alone and shared, in steps, how often it was weighed, and whose it is: in one word as well. */
+enum { STEP = 16, TIME_BITS = 20, TIMES_SHIFT = 2 * TIME_BITS, OWNER_SHIFT = TIMES_SHIFT + 8 };
+enum { SHARED_FIRST = 2, TRIED_AGAIN = 16, TRIED_EVERY = 128, MOST_TIMES = 255 }; /* times */
+
+typedef struct weights {
+    int64_t shared, alone;
+    unsigned times;
+} weights;
+
+static _Atomic uint64_t weighed[ENTRIES];
+
+static weights weights_of(uint64_t key) {
+    const uint64_t entry = atomic_load_explicit(&weighed[key % ENTRIES], memory_order_relaxed);
+    const uint64_t mask = (1u << TIME_BITS) - 1;
+    if (entry >> OWNER_SHIFT != key >> OWNER_SHIFT) return (weights){0, 0, 0};
+    return (weights){(int64_t)(entry & mask), (int64_t)(entry >> TIME_BITS & mask),
+                     (unsigned)(entry >> TIMES_SHIFT & MOST_TIMES)};
+}
+
+bool ct__cost_is_less_alone(ct_task fn, int64_t chunks) {
+    const weights w = weights_of(key_of(fn, chunks));
+    if (w.times < SHARED_FIRST || !w.alone) return w.times >= SHARED_FIRST;
+    const int64_t less = w.alone < w.shared ? w.alone : w.shared, more = w.alone + w.shared - less;
+    const bool tried = w.times == TRIED_AGAIN || (w.times % TRIED_EVERY == TRIED_EVERY - 1 && more < 2 * less);
+    return (w.alone <= w.shared) != tried;
+}
+
+void ct__cost_weigh(ct_task fn, int64_t chunks, bool alone, int64_t nanoseconds) {
+    const uint64_t key = key_of(fn, chunks);
+    weights w = weights_of(key);
+    int64_t *way = alone ? &w.alone : &w.shared;
+    const int64_t most = (1 << TIME_BITS) - 1, steps = nanoseconds / STEP < most ? nanoseconds / STEP : most;
+    *way = remembered(*way, steps);
+    w.times = w.times < MOST_TIMES ? w.times + 1 : TRIED_EVERY;
+    atomic_store_explicit(&weighed[key % ENTRIES],
+                          key >> OWNER_SHIFT << OWNER_SHIFT | (uint64_t)w.times << TIMES_SHIFT |
+                              (uint64_t)w.alone << TIME_BITS | (uint64_t)w.shared,
                           memory_order_relaxed);
 }

@@ -3,6 +3,7 @@
 #ifndef COTANGENT_CORE_COSTS_H
 #define COTANGENT_CORE_COSTS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "core/threads.h"
@@ -12,5 +13,11 @@ int64_t ct__nanoseconds(void); /* of a clock that only goes forward */
 /* Nanoseconds of a chunk of fn in a job of so many chunks, as remembered; what chunks are cut for when there is no memory of it. */
 int64_t ct__cost_of_chunk(ct_task fn, int64_t chunks);
 void ct__cost_remember(ct_task fn, int64_t chunks, int64_t nanoseconds);
+
+/* Small jobs are weighed: what whole ones took, alone on the caller's thread or shared, decides which way the next one goes. What it costs
+ * to bring their data to other caches and back depends on who had it before, and no count of chunks tells. The way that takes
+ * longer is tried again once, and now and then if it does not take twice as long. */
+bool ct__cost_is_less_alone(ct_task fn, int64_t chunks);
+void ct__cost_weigh(ct_task fn, int64_t chunks, bool alone, int64_t nanoseconds);
 
 #endif

@@ -3,8 +3,8 @@
  * A job is a range of chunks, cut into as many parts as threads are called for. The caller publishes it in one word that idle workers watch,
  * and goes to work itself; a worker that comes begins with its own part and then takes from the others'. Nobody waits for a worker that has not
  * come. How many are called depends on what the chunks took before (costs.h): each one that is awake has to save more than it costs to
- * have it join, and a parked one has to have more to do than the time it takes to wake it, which the pool measures. Workers that are woken
- * wake others in their turn, so that the caller is soon at its own work. */
+ * have it join, and a parked one has to have more to do than the time it takes to wake it, which the pool measures. A small job stays with
+ * its caller where that took less. Workers that are woken wake others in their turn, so that the caller is soon at its own work. */
 #include "core/threads.h"
 
 #include <cotangent.h>
@@ -29,7 +29,8 @@ enum {
     FIRST_WAKE_TIME = 20000, /* nanoseconds from a call to a parked worker until it works, before any was measured */
     LEAST_WAKE_TIME = 2000,
     MOST_WAKE_TIME = 200000,
-    WAKES_EACH = 3 /* workers that a woken one, or the caller, wakes */
+    WAKES_EACH = 3,       /* workers that a woken one, or the caller, wakes */
+    WEIGHED_TIME = 200000 /* nanoseconds of jobs of which it is measured whether to share them pays */
 };
 
 /* A worker's own part of the chunks, on a line of its own. Others take from it once they have done theirs. */
@@ -218,12 +219,12 @@ static int count_parked(int threads) {
 }
 
 /* How many threads, the caller's included, a job is worth when all are awake: n for which T / n + FORK_TIME + n JOIN_TIME is least, or one
- * where that is no less than T. */
+ * where they save less than twice what it takes to call them. */
 static int threads_that_pay(int64_t nanoseconds, int64_t chunks, int threads) {
     const int most = chunks < threads ? (int)chunks : threads;
     int pay = 1;
     while (pay < most && (int64_t)pay * (pay + 1) * JOIN_TIME <= nanoseconds) pay++;
-    return nanoseconds - nanoseconds / pay > FORK_TIME + pay * JOIN_TIME ? pay : 1;
+    return nanoseconds - nanoseconds / pay > 2 * (FORK_TIME + pay * JOIN_TIME) ? pay : 1;
 }
 
 /* Decides how many threads work on what is left of a job: those of the first `threads` that are awake, and as many of the parked ones as
@@ -447,6 +448,8 @@ void ct__parallel(int64_t chunks, ct_task fn, void *ctx) {
         work.cost = MOST_WAKE_TIME; /* who cuts everything wants everybody */
     const int64_t nanoseconds = chunks < INT64_MAX / 4 / (work.cost + 1) ? work.cost * chunks : INT64_MAX / 4;
     work.count = work.called = threads_that_pay(nanoseconds, chunks, threads);
+    const bool weighed = work.called > 1 && nanoseconds < WEIGHED_TIME && !pool.host_run;
+    if (weighed && ct__cost_is_less_alone(fn, chunks)) work.count = work.called = 1;
     const int64_t start = ct__nanoseconds();
     if (!pool.host_run) {
         start_workers_locked(wanted);
@@ -465,6 +468,7 @@ void ct__parallel(int64_t chunks, ct_task fn, void *ctx) {
         if (work.called > 1) call_workers(&work);
         work_as_caller(&work);
         if (work.open) close_job();
+        if (weighed) ct__cost_weigh(fn, chunks, !work.open, ct__nanoseconds() - start);
     }
     pthread_mutex_unlock(&pool.owner);
     if (error.code != CT_OK) ct__error_put(&error);

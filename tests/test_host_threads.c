@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "core/costs.h"
 #include "core/threads.h"
 #include "tests/harness.h"
 
@@ -105,6 +106,27 @@ TEST(work_that_pays_is_shared_even_if_it_was_little_before) {
     atomic_store(&w.by_workers, 0);
     ct__parallel(8, sleep_chunk, &w);
     CHECK(atomic_load(&w.by_workers) > 0);
+}
+
+static void weighed_chunk(void *ctx, int64_t chunk, int worker) { (void)ctx, (void)chunk, (void)worker; }
+
+/* How many of so many jobs go alone that take so long either way. */
+static int jobs_alone(int jobs, int64_t chunks, int64_t alone, int64_t shared) {
+    int count = 0;
+    for (int i = 0; i < jobs; i++) {
+        const bool by_itself = ct__cost_is_less_alone(weighed_chunk, chunks);
+        ct__cost_weigh(weighed_chunk, chunks, by_itself, by_itself ? alone : shared);
+        count += by_itself;
+    }
+    return count;
+}
+
+TEST(small_work_goes_the_way_that_took_less_and_the_other_is_tried_again) {
+    CHECK(jobs_alone(3, 5, 9000, 30000) == 1); /* both are tried */
+    CHECK(jobs_alone(500, 5, 9000, 30000) == 499);
+    CHECK(jobs_alone(500, 6, 30000, 9000) == 2);
+    CHECK(jobs_alone(500, 7, 10000, 9000) == 5);   /* and more often where it hardly matters */
+    CHECK(jobs_alone(1000, 5, 30000, 9000) < 400); /* what changes is noticed */
 }
 
 enum { MANY = 16 };

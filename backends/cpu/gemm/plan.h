@@ -29,7 +29,7 @@ typedef struct ct__plan {
     /* A chunk's worker packs what it needs for itself, even if others pack the same: of A a k block of the chunk's rows, of B what the
      * stage has of its columns, which it keeps for its next chunk of the same columns. */
     bool own_copies;
-    bool a_by_lines;       /* a large k-major A is read where it lies; by few threads, k blocks are the outermost loop */
+    bool a_by_lines; /* a large k-major A is read where it lies; by few threads, k blocks are the outermost loop */
     bool flip_a, offset_b; /* i8 by i8 on an unsigned-by-signed kernel */
     bool c_direct;         /* tiles add into C itself */
     bool tile_bias;        /* tiles add the bias of columns, and there is no other epilogue */

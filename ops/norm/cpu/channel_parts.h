@@ -261,7 +261,8 @@ static void DO(_last_second)(const channel_job *j, int64_t item, int64_t channel
             const int k = c < whole ? L : (int)(n - whole);
             const V a = DO(_load_n)(m + c, k), b = DO(_load_n)(scale + c, k), s = DO(_load_n)(shift + c, k);
             if (k < L || many < 4)
-                for (int q = 0; q < many; q++) DO(_store_n)(to + q * step + c, Y(DO(_load_n)(from + q * step + c, k)), k);
+                for (int q = 0; q < many; q++)
+                    DO(_store_n)(to + q * step + c, Y(DO(_load_n)(from + q * step + c, k)), k);
             else if (j->streams)
                 for (int q = 0; q < 4; q++) DO(_stream)(to + q * step + c, Y(DO(_load)(from + q * step + c)));
             else
@@ -340,7 +341,8 @@ static void DO(_last_grad_second)(const channel_job *j, int64_t item, int64_t ch
                 for (int64_t i = to; i < to + 4 * step; i += step)
                     DO(_stream)(dx + i, DX(DO(_load)(x + i), DO(_load)(g + i)));
             else
-                for (int64_t i = to; i < to + 4 * step; i += step) DO(_store)(dx + i, DX(DO(_load)(x + i), DO(_load)(g + i)));
+                for (int64_t i = to; i < to + 4 * step; i += step)
+                    DO(_store)(dx + i, DX(DO(_load)(x + i), DO(_load)(g + i)));
         }
     }
 }
