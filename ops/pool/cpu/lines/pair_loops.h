@@ -71,13 +71,18 @@ SIMD_INLINE LINE_MASK_T LINE(pair_vector)(const tap *sources, int count, int ker
     return nan;
 }
 
-#define PAIR_MAX(count, kernel, before, codes)                                                                       \
-    LINE_EACH(n, nan = LINE(pair_vector)(sources, count, kernel, before, 0, 2 * i, i, lanes, carry, nan, y, codes)); \
+/* Sources are copied, so that stores of codes, which might be anything, do not make it load them again. */
+#define PAIR_MAX(count, kernel, before, codes)                                                                  \
+    tap near[count];                                                                                            \
+    memcpy(near, sources, sizeof near);                                                                         \
+    LINE_EACH(n, nan = LINE(pair_vector)(near, count, kernel, before, 0, 2 * i, i, lanes, carry, nan, y, codes)); \
     return LINE(any)(nan)
-#define PIXEL_MAX(count, kernel, before)                                                                               \
-    PAIR_PIXELS(n, inner,                                                                                              \
-                nan = LINE(pair_vector)(sources, count, kernel, before, inner, i + o * inner, i, LANES(LINE_D), carry, \
-                                        nan, y, codes));                                                               \
+#define PIXEL_MAX(count, kernel, before)                                                                            \
+    tap near[count];                                                                                                \
+    memcpy(near, sources, sizeof near);                                                                             \
+    PAIR_PIXELS(n, inner,                                                                                           \
+                nan = LINE(pair_vector)(near, count, kernel, before, inner, i + o * inner, i, LANES(LINE_D), carry, \
+                                        nan, y, codes));                                                            \
     return LINE(any)(nan)
 
 /* Channels last, with winners, all rows inside x: 2 taps, or 3 with the one before. Only f32: f64 goes the longer way, and its
@@ -88,8 +93,9 @@ static bool LINE(max_pixels)(const tap *sources, int64_t kernel, int64_t n, int6
     if (!LINE_HALF) return true;
     if (kernel == 2) {
         PIXEL_MAX(2, 2, 0);
+    } else {
+        PIXEL_MAX(3, 3, 1);
     }
-    PIXEL_MAX(3, 3, 1);
 }
 
 static bool LINE(max_row)(const tap *sources, int64_t count, int64_t before, int64_t n, void *y, uint8_t *codes) {
@@ -110,8 +116,9 @@ static bool LINE(max_row)(const tap *sources, int64_t count, int64_t before, int
         PAIR_MAX(2, 3, 1, NULL);
     } else if (codes) {
         PAIR_MAX(2, 2, 0, codes);
+    } else {
+        PAIR_MAX(2, 2, 0, NULL);
     }
-    PAIR_MAX(2, 2, 0, NULL);
 }
 
 SIMD_INLINE LINE_V LINE(over)(LINE_V v, LINE_V by, bool divides) {
