@@ -6,10 +6,20 @@
 /* The lines 9 KiB further on: the processor's own prefetching stops at pages. */
 #define PAIR_PREFETCH(p, n) \
     for (int a_ = 0; a_ < (n) * (int)sizeof *(p); a_ += 64) __builtin_prefetch((const char *)(p) + (9 << 10) + a_, 0, 2)
-#define PAIR_PREFETCH_ROW(p, inner)                 \
-    do {                                            \
-        PAIR_PREFETCH(p, (inner) ? L : 2 * L);      \
-        if (inner) PAIR_PREFETCH((p) + (inner), L); \
+#define PAIR_PREFETCH_ROW(p, inner)      \
+    do {                                 \
+        PAIR_PREFETCH(p, L);             \
+        PAIR_PREFETCH((p) + (inner), L); \
+    } while (0)
+/* Of two rows, from pixel `pair` on. Channels first they are short and most often one run, whose lines are wanted in its order. */
+#define PAIR_PREFETCH_ROWS(above, below, pair, inner)     \
+    do {                                                  \
+        if (inner) {                                      \
+            PAIR_PREFETCH_ROW((above) + (pair), (inner)); \
+            PAIR_PREFETCH_ROW((below) + (pair), (inner)); \
+        } else {                                          \
+            PAIR_PREFETCH((above) + 2 * (pair), 4 * L);   \
+        }                                                 \
     } while (0)
 #define PAIR_LOAD(p, n) ((n) >= L ? LINE(load)(p) : (n) <= 0 ? LINE(set1)(0) : LINE(load_n)(p, (int)(n)))
 
@@ -26,9 +36,9 @@ SIMD_INLINE LINE_MASK_T LINE(pair_vector)(const tap *sources, int count, int ker
                                           uint8_t *codes) {
     enum { L = LANES(LINE_D) };
     LINE_V best = LINE(set1)(0), at = best;
+    PAIR_PREFETCH_ROWS((const LINE_T *)sources[count - 2].value, (const LINE_T *)sources[count - 1].value, pair, inner);
     for (int r = 0; r < count; r++) {
         const LINE_T *x = (const LINE_T *)sources[r].value + pair;
-        if (r || count == 2) PAIR_PREFETCH_ROW(x, inner);
         const LINE_V a = PAIR_LOAD(x, 2 * lanes), b = PAIR_LOAD(x + (inner ? inner : L), 2 * lanes - L);
         const LINE_V even = inner ? a : LINE_F(evens)(a, b), odd = inner ? b : LINE_F(odds)(a, b);
         LINE_V third = even;
@@ -139,8 +149,7 @@ SIMD_INLINE void LINE(mean_vector)(const LINE_T *above, const LINE_T *below, int
     enum { L = LANES(LINE_D) };
     const LINE_T *p = above + pair, *q = below + pair;
     const int64_t next = inner ? inner : L;
-    PAIR_PREFETCH_ROW(p, inner);
-    PAIR_PREFETCH_ROW(q, inner);
+    PAIR_PREFETCH_ROWS(above, below, pair, inner);
     const LINE_V a = LINE(add)(PAIR_LOAD(p, 2 * lanes), PAIR_LOAD(q, 2 * lanes));
     const LINE_V b = LINE(add)(PAIR_LOAD(p + next, 2 * lanes - L), PAIR_LOAD(q + next, 2 * lanes - L));
     const LINE_V sum = inner ? LINE(add)(a, b) : LINE(add)(LINE_F(evens)(a, b), LINE_F(odds)(a, b));
