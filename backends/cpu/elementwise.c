@@ -253,13 +253,14 @@ static char *load(const plan *p, int i, int64_t start, const int64_t *index, int
  * would have nothing to read, and the next block wait for it. `from` is where they were read. */
 static void stream_block(const plan *p, char *to, const char *block, int64_t n, char *const *from) {
     const int64_t size = p->operands[0].at.size, bytes = n * size;
+    const bool prefetches = p->op->isa->prefetches && p->op->cost <= LIGHT;
     if ((uintptr_t)to % 64) {
         memcpy(to, block, (size_t)bytes);
         return;
     }
     for (int64_t at = 0; at < bytes; at += STREAM_PART) {
         const int64_t part = bytes - at < STREAM_PART ? bytes - at : STREAM_PART;
-        for (int i = 1; i < p->n && p->op->cost <= LIGHT; i++) {
+        for (int i = 1; i < p->n && prefetches; i++) {
             const operand *o = &p->operands[i];
             if (o->access != DIRECT) continue;
             const char *next = from[i] + n * o->at.size + at / size * o->at.size;

@@ -74,7 +74,7 @@ static inline void FOLD_FN(_run)(FOLD_ACC *acc, const FOLD_T *x /* (n) */, int64
     }
 }
 
-/* Two runs at once, each as _run folds it: two streams take more of the memory's bandwidth than one. */
+/* Two runs at once, each as _run folds it. */
 static inline void FOLD_FN(_runs)(FOLD_ACC *acc, const FOLD_T *x /* (n) */, FOLD_ACC *other, const FOLD_T *y /* (n) */,
                                   int64_t n) {
     enum { L = LANES(FOLD_D) };
@@ -102,8 +102,8 @@ static void FOLD_FN(_rows)(void *acc, const void *x, int64_t rows, int64_t step,
     (void)base;
     FOLD_ACC *to = acc;
     const FOLD_T *from = x;
-    const int64_t half = n / (2 * FOLD_BLOCK) * FOLD_BLOCK;
-    const bool in_twos = !half && n * (int64_t)sizeof *from >= 4096;
+    const int64_t half = TWO_RUNS ? n / (2 * FOLD_BLOCK) * FOLD_BLOCK : 0;
+    const bool in_twos = TWO_RUNS && !half && n * (int64_t)sizeof *from >= 4096;
     for (int64_t i = 0; i < rows; i++) {
         const FOLD_T *row = from + i * step;
         if (in_twos && i + 1 < rows) {

@@ -11,15 +11,19 @@
         PAIR_PREFETCH(p, L);             \
         PAIR_PREFETCH((p) + (inner), L); \
     } while (0)
-/* Of two rows, from pixel `pair` on. Channels first they are short and most often one run, whose lines are wanted in its order. */
-#define PAIR_PREFETCH_ROWS(above, below, pair, inner)     \
-    do {                                                  \
-        if (inner) {                                      \
-            PAIR_PREFETCH_ROW((above) + (pair), (inner)); \
-            PAIR_PREFETCH_ROW((below) + (pair), (inner)); \
-        } else {                                          \
-            PAIR_PREFETCH((above) + 2 * (pair), 4 * L);   \
-        }                                                 \
+/* Of two rows, from pixel `pair` on. Short ones that are one run are prefetched in its order. */
+#define PAIR_PREFETCH_ROWS(above, below, pair, inner)                        \
+    do {                                                                     \
+        const int64_t down_ = (const char *)(below) - (const char *)(above); \
+        if (inner) {                                                         \
+            PAIR_PREFETCH_ROW((above) + (pair), (inner));                    \
+            PAIR_PREFETCH_ROW((below) + (pair), (inner));                    \
+        } else if (down_ > 0 && down_ <= 4096) {                             \
+            PAIR_PREFETCH((above) + 2 * (pair), 4 * L);                      \
+        } else {                                                             \
+            PAIR_PREFETCH((above) + (pair), 2 * L);                          \
+            PAIR_PREFETCH((below) + (pair), 2 * L);                          \
+        }                                                                    \
     } while (0)
 #define PAIR_LOAD(p, n) ((n) >= L ? LINE(load)(p) : (n) <= 0 ? LINE(set1)(0) : LINE(load_n)(p, (int)(n)))
 
@@ -82,9 +86,9 @@ SIMD_INLINE LINE_MASK_T LINE(pair_vector)(const tap *sources, int count, int ker
 }
 
 /* Sources are copied, so that stores of codes, which might be anything, do not make it load them again. */
-#define PAIR_MAX(count, kernel, before, codes)                                                                  \
-    tap near[count];                                                                                            \
-    memcpy(near, sources, sizeof near);                                                                         \
+#define PAIR_MAX(count, kernel, before, codes)                                                                    \
+    tap near[count];                                                                                              \
+    memcpy(near, sources, sizeof near);                                                                           \
     LINE_EACH(n, nan = LINE(pair_vector)(near, count, kernel, before, 0, 2 * i, i, lanes, carry, nan, y, codes)); \
     return LINE(any)(nan)
 #define PIXEL_MAX(count, kernel, before)                                                                            \
