@@ -217,16 +217,15 @@ static void LINE(spread_pairs)(const void *g_, int64_t n, int64_t inner, double 
 /* g where tap `number` won, else 0. */
 #define PAIR_IF(g, code, number) LINE(where_code)(g, code, LINE(place_vector)(number))
 
-/* n: how many elements of g there are in the row from the right neighbor of i on. */
+/* n: how many elements of g there are in the row from the right neighbor of i on. across: from a pixel to the next where they go to. */
 SIMD_INLINE void LINE(pick_pair)(int kernel, const LINE_T *g, const uint8_t *at, const LINE_T *g_next,
-                                 const uint8_t *at_next, int64_t inner, int64_t pair, int64_t i, int lanes, int64_t n,
+                                 const uint8_t *at_next, int64_t inner, int64_t i, int lanes, int64_t n, int64_t across,
                                  LINE_T *above, LINE_T *below, bool stream) {
     enum { L = LANES(LINE_D) };
     const LINE_V v = LINE(load_n)(g + i, lanes), code = LINE_F(load_bytes)(at + i, lanes);
-    above += pair, below += pair;
     if (kernel == 2) {
-        LINE(put_pairs)(above, inner, PAIR_IF(v, code, 0), PAIR_IF(v, code, 1), lanes, stream);
-        LINE(put_pairs)(below, inner, PAIR_IF(v, code, 2), PAIR_IF(v, code, 3), lanes, stream);
+        LINE(put_pairs)(above, across, PAIR_IF(v, code, 0), PAIR_IF(v, code, 1), lanes, stream);
+        LINE(put_pairs)(below, across, PAIR_IF(v, code, 2), PAIR_IF(v, code, 3), lanes, stream);
         return;
     }
     const int right = n < L ? (int)n : L;
@@ -235,26 +234,54 @@ SIMD_INLINE void LINE(pick_pair)(int kernel, const LINE_T *g, const uint8_t *at,
     const LINE_V under = LINE(load_n)(g_next + i, lanes), under_code = LINE_F(load_bytes)(at_next + i, lanes);
     const LINE_V last = LINE(load_n)(g_next + next, right), last_code = LINE_F(load_bytes)(at_next + next, right);
     LINE(put_pairs)
-    (above, inner, PAIR_IF(v, code, 4), LINE(add)(PAIR_IF(w, w_code, 3), PAIR_IF(v, code, 5)), lanes, stream);
+    (above, across, PAIR_IF(v, code, 4), LINE(add)(PAIR_IF(w, w_code, 3), PAIR_IF(v, code, 5)), lanes, stream);
     const LINE_V even = LINE(add)(PAIR_IF(under, under_code, 1), PAIR_IF(v, code, 7));
     LINE_V odd = LINE(add)(PAIR_IF(last, last_code, 0), PAIR_IF(under, under_code, 2));
     odd = LINE(add)(LINE(add)(odd, PAIR_IF(w, w_code, 6)), PAIR_IF(v, code, 8));
-    LINE(put_pairs)(below, inner, even, odd, lanes, stream);
+    LINE(put_pairs)(below, across, even, odd, lanes, stream);
+}
+
+/* Channels last and past the caches, where a line takes several vectors: the channels of two pixels are brought together first. Lines
+ * written in parts, with reads and other lines between them, may go to memory in parts too; in runs of some hundred bytes they do not. */
+SIMD_INLINE void LINE(pick_held)(int kernel, const LINE_T *g, const uint8_t *at, const LINE_T *g_next,
+                                 const uint8_t *at_next, int64_t n, int64_t inner, LINE_T *above, LINE_T *below) {
+    enum { L = LANES(LINE_D), HELD = 64 };
+    LINE_T held[4 * HELD]; /* of two pixels above and of two below */
+    for (int64_t o = 0; o < n; o++)
+        for (int64_t c = 0; c < inner; c += HELD) {
+            const int64_t have = ct__min64(HELD, inner - c);
+            for (int64_t k = 0; k < have; k += L) LINE(pick_pair)
+            (kernel, g, at, g_next, at_next, inner, o * inner + c + k, L, (n - 1 - o) * inner, HELD, held + k,
+             held + 2 * HELD + k, false);
+            for (int q = 0; q < 4; q++) {
+                LINE_T *to = (q < 2 ? above : below) + (2 * o + q % 2) * inner + c;
+                for (int64_t k = 0; k < have; k += L) LINE_F(stream)(to + k, LINE(load)(held + q * HELD + k));
+            }
+        }
 }
 
 /* The gradient of a max of 2 by 2, or of 3 by 3 with a padding of 1: two rows of it, from a row of g and the next. */
 static void LINE(pick_pairs)(int64_t kernel, const void *g, const uint8_t *at, const void *g_next,
                              const uint8_t *at_next, int64_t n, int64_t inner, void *above, void *below, bool stream) {
-#define PICK_PAIRS(kernel) \
-    LINE_EACH(n, LINE(pick_pair)(kernel, g, at, g_next, at_next, 0, 2 * i, i, lanes, n - i - 1, above, below, stream))
-#define PICK_PIXELS(kernel)                                                                             \
-    PAIR_PIXELS(n, inner,                                                                               \
-                LINE(pick_pair)(kernel, g, at, g_next, at_next, inner, i + o * inner, i, LANES(LINE_D), \
-                                (n - 1 - o) * inner, above, below, stream))
-    if (LINE_HALF && inner && kernel == 2) PICK_PIXELS(2);
-    else if (LINE_HALF && inner) PICK_PIXELS(3);
-    else if (kernel == 2) PICK_PAIRS(2);
-    else PICK_PAIRS(3);
+#define PICK_PAIRS(kernel)                                                                                           \
+    LINE_EACH(n, LINE(pick_pair)(kernel, g, at, g_next, at_next, 0, i, lanes, n - i - 1, 0, (LINE_T *)above + 2 * i, \
+                                 (LINE_T *)below + 2 * i, stream))
+#define PICK_PIXELS(kernel)                                                                                          \
+    PAIR_PIXELS(n, inner,                                                                                            \
+                LINE(pick_pair)(kernel, g, at, g_next, at_next, inner, i, LANES(LINE_D), (n - 1 - o) * inner, inner, \
+                                (LINE_T *)above + i + o * inner, (LINE_T *)below + i + o * inner, stream))
+    if (LINE_HALF && inner && stream && sizeof(LINE_V) < 64) {
+        if (kernel == 2) LINE(pick_held)(2, g, at, g_next, at_next, n, inner, above, below);
+        else LINE(pick_held)(3, g, at, g_next, at_next, n, inner, above, below);
+    } else if (LINE_HALF && inner && kernel == 2) {
+        PICK_PIXELS(2);
+    } else if (LINE_HALF && inner) {
+        PICK_PIXELS(3);
+    } else if (kernel == 2) {
+        PICK_PAIRS(2);
+    } else {
+        PICK_PAIRS(3);
+    }
 #undef PICK_PAIRS
 #undef PICK_PIXELS
 }
