@@ -152,7 +152,9 @@ static outcome measure_workload(const workload *w, const options *o, bench_resul
         ct_error_clear();
         return REFUSED;
     }
-    if (missing && !o->json) printf("%-34s there is no op %s\n", w->name, w->op);
+    FILE *to = o->json ? stderr : stdout;
+    if (missing) fprintf(to, "%-34s there is no op %s\n", w->name, w->op);
+    else fprintf(to, "%-34s there is no such instruction at this level\n", w->name);
     return PASSED_OVER;
 }
 

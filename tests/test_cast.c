@@ -138,6 +138,26 @@ TEST(small_floats_round_to_nearest_even) {
     CHECK(wrong == 0);
 }
 
+/* Around every power of two, in neighborhoods of eight that are all small, all large or mixed. */
+TEST(whole_numbers_of_64_bits_are_rounded_once) {
+    enum { AROUND = 3 * 8 };
+    int64_t values[2 * 63 * AROUND];
+    int n = 0, wrong = 0;
+    for (int bit = 0; bit < 63; bit++)
+        for (int k = 0; k < AROUND; k++) {
+            const int64_t power = k < AROUND / 3 ? (int64_t)1 << bit : k % 2 ? (int64_t)1 << bit : 1;
+            values[n++] = power + (power >> 24) + (k % 8 - 4);
+            values[n++] = -(power + (power >> 24)) - (k % 8 - 4);
+        }
+    ct_tensor *x = ct_from_data(values, CT_DIMS(n), CT_I64), *a = ct_cast(x, CT_F32), *b = ct_cast(x, CT_F64);
+    REQUIRE(a && b);
+    for (int i = 0; i < n; i++) {
+        wrong += ((const float *)ct_data(a))[i] != (float)values[i];
+        wrong += ((const double *)ct_data(b))[i] != (double)values[i];
+    }
+    CHECK(wrong == 0);
+}
+
 TEST(complex_has_its_real_part_and_its_truth) {
     float values[6] = {1, 2, 0, 3, 0, 0};
     ct_tensor *x = ct_from_data(values, CT_DIMS(3), CT_COMPLEX64);

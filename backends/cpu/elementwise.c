@@ -22,6 +22,8 @@ enum {
     PANEL_COLUMNS = 8, /* columns read at a time: at a stride of 4096 bytes, more would fall out of the cache */
     STREAM_BYTES = 16 * 1024 * 1024, /* an output this large would not stay in the caches: it is written past them */
     STREAM_ROW = 4096,               /* elements; rows shorter than this cost more at their ends than streaming gains */
+    LIGHT = 8,                       /* the most that an element costs of an op that waits for memory alone */
+    STREAM_PART = 512,               /* bytes that are written between two groups of prefetches */
     OPERANDS = CT_ELEMENTWISE_INPUTS + 1,
 };
 
@@ -66,7 +68,7 @@ static bool is_dense(const ct_view *v) {
 
 /* Work of about ten microseconds. */
 static int64_t chunk_size(const ct_elementwise *op) {
-    return ct__grain(op->cost > 64 ? 2048 : op->cost > 8 ? 8192 : 32768);
+    return ct__grain(op->cost > 64 ? 2048 : op->cost > LIGHT ? 8192 : 32768);
 }
 
 static void exchange(int64_t *a, int64_t *b) {
@@ -247,12 +249,31 @@ static char *load(const plan *p, int i, int64_t start, const int64_t *index, int
     return b->data[i];
 }
 
-static void store(const plan *p, const int64_t *index, int64_t n, buffers *b) {
+/* A block past the caches. Where computing takes no time, what follows the inputs that lie in one run is prefetched meanwhile: the memory
+ * would have nothing to read, and the next block wait for it. `from` is where they were read. */
+static void stream_block(const plan *p, char *to, const char *block, int64_t n, char *const *from) {
+    const int64_t size = p->operands[0].at.size, bytes = n * size;
+    const bool prefetches = p->op->isa->prefetches && p->op->cost <= LIGHT;
+    if ((uintptr_t)to % 64) {
+        memcpy(to, block, (size_t)bytes);
+        return;
+    }
+    for (int64_t at = 0; at < bytes; at += STREAM_PART) {
+        const int64_t part = bytes - at < STREAM_PART ? bytes - at : STREAM_PART;
+        for (int i = 1; i < p->n && prefetches; i++) {
+            const operand *o = &p->operands[i];
+            if (o->access != DIRECT) continue;
+            const char *next = from[i] + n * o->at.size + at / size * o->at.size;
+            for (int64_t k = 0; k < part / size * o->at.size; k += 64) __builtin_prefetch(next + k, 0, 3);
+        }
+        p->op->isa->stream(to + at, block + at, part);
+    }
+}
+
+static void store(const plan *p, const int64_t *index, int64_t n, buffers *b, char *const *from) {
     const operand *o = &p->operands[0];
     if (p->stream) {
-        char *to = address(p, o, index);
-        if ((uintptr_t)to % 64) memcpy(to, b->data[0], (size_t)(n * o->at.size));
-        else p->op->isa->stream(to, b->data[0], n * o->at.size);
+        stream_block(p, address(p, o, index), b->data[0], n, from);
     } else if (p->half == CT_F32 || p->op->to_bool) {
         move(p, o, index, n, b->data[0], true);
     } else if (in_one_row(p, o)) {
@@ -286,7 +307,7 @@ static void run_range(const plan *p, int64_t start, int64_t end) {
         ptr[0] = out->access == DIRECT ? address(p, out, index) : b.data[0];
         for (int i = 1; i < p->n; i++) ptr[i] = load(p, i, start, index, n, &b);
         p->fn(n, ptr, step, p->attrs);
-        if (out->access == BUFFER) store(p, index, n, &b);
+        if (out->access == BUFFER) store(p, index, n, &b, ptr);
         start += n;
         advance(p, index, n);
     }

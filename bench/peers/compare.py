@@ -101,8 +101,10 @@ def ask_cotangent(workload, threads):
     command = [args.cotangent, 'bench', '^' + workload + '$', '--threads', str(threads), '--time', str(args.time), '--json']
     done = subprocess.run(command, capture_output=True, text=True)
     lines = done.stdout.strip().splitlines()
-    if done.returncode or not lines:
+    if done.returncode:
         return {'crashed': done.stderr.strip() or how_it_ended(done.returncode)}
+    if not lines:  # not a workload of this machine: standard error says why
+        return {'absent': done.stderr.strip().removeprefix(workload).strip() or 'there is no such workload'}
     return json.loads(lines[-1])
 
 
@@ -119,7 +121,9 @@ def compare(workload, threads, peers, has_formats):
         if cost(result) < cost(best.get(who, {})):
             best[who] = result
         if 'crashed' in result:
-            wrong[who] = result['crashed']
+            wrong[who] = f"{who} crashed: {result['crashed']}"
+        elif 'absent' in result:
+            wrong[who] = result['absent']
 
     for _ in range(args.rounds):
         note('cotangent', ask_cotangent(workload, threads))
@@ -141,7 +145,7 @@ def show(workload, threads, best, wrong):
     ratio = theirs / ours if math.isfinite(theirs) and math.isfinite(ours) else None
     columns = [f'{workload:34} {threads:3}', f'{ours:12.4f} {unit}' if math.isfinite(ours) else f'{"none":>15}',
                f'{theirs:12.4f} {unit}' if math.isfinite(theirs) else f'{"":15}', f'{ratio:7.2f}' if ratio else f'{"":7}', f'{extra:18}', who or '']
-    columns += [f'({name} crashed: {text})' for name, text in wrong.items()]
+    columns += [f'({text})' for text in wrong.values()]
     print(' '.join(columns).rstrip(), flush=True)
     return ratio
 

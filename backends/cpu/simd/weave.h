@@ -66,6 +66,52 @@ SIMD_INLINE void vf64_store_bytes(uint8_t *p, vf64 v, int n) {
 }
 SIMD_INLINE mf32 vf32_unordered(vf32 a, vf32 b) { return _mm512_cmp_ps_mask(a, b, _CMP_UNORD_Q); }
 SIMD_INLINE mf64 vf64_unordered(vf64 a, vf64 b) { return _mm512_cmp_pd_mask(a, b, _CMP_UNORD_Q); }
+#elif defined(__AVX2__) && CT_ISA_LEVEL == 1
+/* The first n of at most 8 bytes, in registers: lanes written one by one to memory would be waited for when loaded as a vector. */
+SIMD_INLINE uint64_t simd_load_first(const uint8_t *p, int n) {
+    uint64_t all = 0;
+    uint32_t low, high;
+    if (n >= 8) {
+        memcpy(&all, p, 8);
+    } else if (n >= 4) {
+        memcpy(&low, p, 4);
+        memcpy(&high, p + n - 4, 4);
+        all = low | (uint64_t)high << 8 * (n - 4);
+    } else if (n > 0) {
+        all = p[0] | (uint64_t)p[n / 2] << 8 * (n / 2) | (uint64_t)p[n - 1] << 8 * (n - 1);
+    }
+    return all;
+}
+SIMD_INLINE void simd_store_first(uint8_t *p, uint64_t all, int n) {
+    if (n >= 8) {
+        memcpy(p, &all, 8);
+    } else if (n >= 4) {
+        const uint32_t low = (uint32_t)all, high = (uint32_t)(all >> 8 * (n - 4));
+        memcpy(p, &low, 4);
+        memcpy(p + n - 4, &high, 4);
+    } else {
+        for (int i = 0; i < n; i++) p[i] = (uint8_t)(all >> 8 * i);
+    }
+}
+SIMD_INLINE vf32 vf32_load_bytes(const uint8_t *p, int n) {
+    return vf32_from_bits(_mm256_cvtepu8_epi32(_mm_cvtsi64_si128((int64_t)simd_load_first(p, n))));
+}
+SIMD_INLINE void vf32_store_bytes(uint8_t *p, vf32 v, int n) {
+    const __m256i bytes = _mm256_shuffle_epi8(vf32_bits(v), _mm256_set1_epi32(0x0c080400));
+    const __m128i both = _mm_unpacklo_epi32(_mm256_castsi256_si128(bytes), _mm256_extracti128_si256(bytes, 1));
+    simd_store_first(p, (uint64_t)_mm_cvtsi128_si64(both), n);
+}
+SIMD_INLINE vf64 vf64_load_bytes(const uint8_t *p, int n) {
+    return vf64_from_bits(
+        _mm256_cvtepu8_epi64(_mm_cvtsi64_si128((int64_t)simd_load_first(p, n < VF64_LANES ? n : VF64_LANES))));
+}
+SIMD_INLINE void vf64_store_bytes(uint8_t *p, vf64 v, int n) {
+    const __m256i bytes = _mm256_shuffle_epi8(vf64_bits(v), _mm256_set1_epi16(0x0800));
+    const __m128i both = _mm_unpacklo_epi16(_mm256_castsi256_si128(bytes), _mm256_extracti128_si256(bytes, 1));
+    simd_store_first(p, (uint64_t)_mm_cvtsi128_si64(both), n < VF64_LANES ? n : VF64_LANES);
+}
+SIMD_INLINE mf32 vf32_unordered(vf32 a, vf32 b) { return _mm256_cmp_ps(a, b, _CMP_UNORD_Q); }
+SIMD_INLINE mf64 vf64_unordered(vf64 a, vf64 b) { return _mm256_cmp_pd(a, b, _CMP_UNORD_Q); }
 #else
 #define SIMD_BYTES(VF, MF, T, I, LANES)                             \
     SIMD_INLINE VF VF##_load_bytes(const uint8_t *p, int n) {       \

@@ -72,15 +72,59 @@ SIMPLE(f64, f32, v)
 #define FROM_INT(FROM)   \
     SIMPLE(FROM, f32, v) \
     SIMPLE(FROM, f64, v) \
-    SIMPLE(FROM, i8, v)  \
-    SIMPLE(FROM, i16, v) \
-    SIMPLE(FROM, i32, v) \
-    SIMPLE(FROM, i64, v) \
+    INT_TO_INTS(FROM)
+#define INT_TO_INTS(FROM) \
+    SIMPLE(FROM, i8, v)   \
+    SIMPLE(FROM, i16, v)  \
+    SIMPLE(FROM, i32, v)  \
+    SIMPLE(FROM, i64, v)  \
     SIMPLE(FROM, truth, v != 0)
 FROM_INT(i8)
 FROM_INT(i16)
 FROM_INT(i32)
+#if CT_ISA_LEVEL == 1 && defined(__AVX2__)
+/* AVX2 has no conversion of 64-bit integers. The halves of one are put into the mantissas of 2^52 and, the sign bit flipped, of 2^84; both
+ * sums are exact doubles, and what remains when the powers are taken away is rounded once. */
+SIMD_INLINE __m256d doubles_of(__m256i v) {
+    const __m256i low = _mm256_blend_epi32(v, _mm256_set1_epi32(0x43300000), 0xaa);
+    const __m256i high = _mm256_xor_si256(_mm256_srli_epi64(v, 32), _mm256_set1_epi64x(0x4530000080000000));
+    const __m256d powers = _mm256_castsi256_pd(_mm256_set1_epi64x(0x4530000080100000)); /* 2^84 + 2^63 + 2^52 */
+    return _mm256_add_pd(_mm256_sub_pd(_mm256_castsi256_pd(high), powers), _mm256_castsi256_pd(low));
+}
+
+static void i64_to_f64(void *restrict y, const void *restrict x, int64_t n) {
+    const i64 *from = x;
+    f64 *to = y;
+    int64_t i = 0;
+    for (; i + 4 <= n; i += 4)
+        _mm256_storeu_pd(to + i, doubles_of(_mm256_loadu_si256((const __m256i *)(const void *)(from + i))));
+    for (; i < n; i++) to[i] = (f64)from[i];
+}
+
+/* By way of doubles, which have to be exact: from -2^53 to 2^53. */
+static void i64_to_f32(void *restrict y, const void *restrict x, int64_t n) {
+    const i64 *from = x;
+    f32 *to = y;
+    const __m256i limit = _mm256_set1_epi64x((int64_t)1 << 53);
+    int64_t i = 0;
+    for (; i + 8 <= n; i += 8) {
+        const __m256i a = _mm256_loadu_si256((const __m256i *)(const void *)(from + i));
+        const __m256i b = _mm256_loadu_si256((const __m256i *)(const void *)(from + i + 4));
+        const __m256i beyond =
+            _mm256_srli_epi64(_mm256_or_si256(_mm256_add_epi64(a, limit), _mm256_add_epi64(b, limit)), 54);
+        if (__builtin_expect(_mm256_testz_si256(beyond, beyond), 1)) {
+            _mm_storeu_ps(to + i, _mm256_cvtpd_ps(doubles_of(a)));
+            _mm_storeu_ps(to + i + 4, _mm256_cvtpd_ps(doubles_of(b)));
+        } else {
+            for (int64_t k = i; k < i + 8; k++) to[k] = (f32)from[k];
+        }
+    }
+    for (; i < n; i++) to[i] = (f32)from[i];
+}
+INT_TO_INTS(i64)
+#else
 FROM_INT(i64)
+#endif
 FROM_INT(u8)
 FROM_INT(u16)
 FROM_INT(u32)

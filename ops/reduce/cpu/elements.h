@@ -29,13 +29,20 @@ enum { f32_lanes = VF32_LANES, f16_lanes = VF32_LANES, bf16_lanes = VF32_LANES, 
 #define VECTOR(D)            ELEMENT_PASTE(D, _vector)
 #define LANES(D)             ELEMENT_PASTE(D, _lanes)
 
-/* Prefetches what follows n elements from p on, 3 KiB further: the processor's own prefetching stops at
- * each page and leaves a third of the bandwidth of one thread unused. */
+/* Prefetches what follows n elements from p on, 3 KiB further. The own prefetching of Zen 4 stops at each page and leaves a third
+ * of the bandwidth of one thread unused; that of Zen 3, which ends at AVX2, does not, and these would cost it a fifth. It reads two
+ * runs at once a quarter faster than one. */
+#if CT_ISA_LEVEL == 1 && defined(__AVX2__)
+#define PREFETCH(p, n) ((void)0)
+#define TWO_RUNS       1
+#else
 #define PREFETCH(p, n)                                                                              \
     do {                                                                                            \
         const char *at_ = (const char *)(p) + 3072;                                                 \
         for (int k_ = 0; k_ < (n) * (int)sizeof *(p); k_ += 64) __builtin_prefetch(at_ + k_, 0, 2); \
     } while (0)
+#define TWO_RUNS 0
+#endif
 
 /* The operations of the wrapper under the dtype's name: f16_add is vf32_add. */
 #define ELEMENT_VECTOR_OPS(D, V, M)                                                                        \

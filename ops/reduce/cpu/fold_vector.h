@@ -8,8 +8,8 @@
  *   FOLD_ACROSS       the operation across the lanes: hsum, hmax, ...
  *   FOLD_TAKE(acc, s) acc = acc op s
  *   FOLD_SCALAR_ROW   rows up to this length are folded one by one
- * A run is folded in blocks, each into eight vectors, and columns in groups of eight rows, so that the error of a sum
- * grows with the length of a block, not of the run. */
+ * A run is folded in blocks, each in pairs of vectors into four accumulators, and columns in groups of eight rows, so that the
+ * error of a sum grows with the length of a block, not of the run. */
 #include "ops/reduce/cpu/elements.h"
 
 #define FOLD_T           ELEMENT(FOLD_D)
@@ -21,6 +21,31 @@
 #define FOLD_SHORT(p, n) FOLD_DO(ELEMENT_PASTE(_, FOLD_LOAD_N))(p, n)
 #define FOLD_STEP(a, b)  FOLD_DO(ELEMENT_PASTE(_, FOLD_OP))(a, b)
 #define FOLD_LANE(v)     FOLD_DO(ELEMENT_PASTE(_, FOLD_ACROSS))(v)
+#define FOLD_BLOCK       4096
+
+/* The next eight vectors from p on, in pairs, into four accumulators. */
+#define FOLD_EIGHT(a, p)                                                                   \
+    do {                                                                                   \
+        PREFETCH(p, 8 * L);                                                                \
+        a##0 = FOLD_STEP(a##0, FOLD_STEP(FOLD_LOAD(p), FOLD_LOAD((p) + 4 * L)));           \
+        a##1 = FOLD_STEP(a##1, FOLD_STEP(FOLD_LOAD((p) + L), FOLD_LOAD((p) + 5 * L)));     \
+        a##2 = FOLD_STEP(a##2, FOLD_STEP(FOLD_LOAD((p) + 2 * L), FOLD_LOAD((p) + 6 * L))); \
+        a##3 = FOLD_STEP(a##3, FOLD_STEP(FOLD_LOAD((p) + 3 * L), FOLD_LOAD((p) + 7 * L))); \
+    } while (0)
+#define FOLD_FIRST(a, p)                                                     \
+    FOLD_V a##0 = FOLD_STEP(FOLD_LOAD(p), FOLD_LOAD((p) + 4 * L)),           \
+           a##1 = FOLD_STEP(FOLD_LOAD((p) + L), FOLD_LOAD((p) + 5 * L)),     \
+           a##2 = FOLD_STEP(FOLD_LOAD((p) + 2 * L), FOLD_LOAD((p) + 6 * L)), \
+           a##3 = FOLD_STEP(FOLD_LOAD((p) + 3 * L), FOLD_LOAD((p) + 7 * L))
+#define FOLD_JOIN(a) FOLD_STEP(FOLD_STEP(a##0, a##1), FOLD_STEP(a##2, a##3))
+
+/* v, and what is left of a block of m elements from element i on. */
+static inline FOLD_S FOLD_FN(_rest)(FOLD_V v, const FOLD_T *x, int64_t i, int64_t m) {
+    enum { L = LANES(FOLD_D) };
+    for (; i + L <= m; i += L) v = FOLD_STEP(v, FOLD_LOAD(x + i));
+    if (i < m) v = FOLD_STEP(v, FOLD_SHORT(x + i, (int)(m - i)));
+    return FOLD_LANE(v);
+}
 
 static inline void FOLD_FN(_run)(FOLD_ACC *acc, const FOLD_T *x /* (n) */, int64_t n) {
     enum { L = LANES(FOLD_D) };
@@ -34,42 +59,61 @@ static inline void FOLD_FN(_run)(FOLD_ACC *acc, const FOLD_T *x /* (n) */, int64
         return;
     }
     for (int64_t m; n > 0; n -= m, x += m) {
-        m = n < 4096 ? n : 4096;
-        int64_t i = 0;
-        FOLD_V a0 = FOLD_SHORT(x, m < L ? (int)m : L);
-        i = m < L ? m : L;
+        m = n < FOLD_BLOCK ? n : FOLD_BLOCK;
         if (m >= 16 * L) {
-            FOLD_V a1 = FOLD_LOAD(x + L), a2 = FOLD_LOAD(x + 2 * L), a3 = FOLD_LOAD(x + 3 * L);
-            FOLD_V a4 = FOLD_LOAD(x + 4 * L), a5 = FOLD_LOAD(x + 5 * L), a6 = FOLD_LOAD(x + 6 * L),
-                   a7 = FOLD_LOAD(x + 7 * L);
-            for (i = 8 * L; i + 8 * L <= m; i += 8 * L) {
-                PREFETCH(x + i, 8 * L);
-                a0 = FOLD_STEP(a0, FOLD_LOAD(x + i));
-                a1 = FOLD_STEP(a1, FOLD_LOAD(x + i + L));
-                a2 = FOLD_STEP(a2, FOLD_LOAD(x + i + 2 * L));
-                a3 = FOLD_STEP(a3, FOLD_LOAD(x + i + 3 * L));
-                a4 = FOLD_STEP(a4, FOLD_LOAD(x + i + 4 * L));
-                a5 = FOLD_STEP(a5, FOLD_LOAD(x + i + 5 * L));
-                a6 = FOLD_STEP(a6, FOLD_LOAD(x + i + 6 * L));
-                a7 = FOLD_STEP(a7, FOLD_LOAD(x + i + 7 * L));
-            }
-            a0 = FOLD_STEP(FOLD_STEP(FOLD_STEP(a0, a1), FOLD_STEP(a2, a3)),
-                           FOLD_STEP(FOLD_STEP(a4, a5), FOLD_STEP(a6, a7)));
+            int64_t i = 8 * L;
+            FOLD_FIRST(a, x);
+            for (; i + 8 * L <= m; i += 8 * L) FOLD_EIGHT(a, x + i);
+            const FOLD_S s = FOLD_FN(_rest)(FOLD_JOIN(a), x, i, m);
+            FOLD_TAKE(*acc, s);
+        } else {
+            const int64_t i = m < L ? m : L;
+            const FOLD_S s = FOLD_FN(_rest)(FOLD_SHORT(x, (int)i), x, i, m);
+            FOLD_TAKE(*acc, s);
         }
-        for (; i + L <= m; i += L) a0 = FOLD_STEP(a0, FOLD_LOAD(x + i));
-        if (i < m) {
-            FOLD_V v = FOLD_SHORT(x + i, (int)(m - i));
-            a0 = FOLD_STEP(a0, v);
-        }
-        FOLD_TAKE(*acc, FOLD_LANE(a0));
     }
 }
 
+/* Two runs at once, each as _run folds it. */
+static inline void FOLD_FN(_runs)(FOLD_ACC *acc, const FOLD_T *x /* (n) */, FOLD_ACC *other, const FOLD_T *y /* (n) */,
+                                  int64_t n) {
+    enum { L = LANES(FOLD_D) };
+    while (n >= 16 * L) {
+        const int64_t m = n < FOLD_BLOCK ? n : FOLD_BLOCK;
+        int64_t i = 8 * L;
+        FOLD_FIRST(a, x);
+        FOLD_FIRST(b, y);
+        for (; i + 8 * L <= m; i += 8 * L) {
+            FOLD_EIGHT(a, x + i);
+            FOLD_EIGHT(b, y + i);
+        }
+        const FOLD_S s = FOLD_FN(_rest)(FOLD_JOIN(a), x, i, m), t = FOLD_FN(_rest)(FOLD_JOIN(b), y, i, m);
+        FOLD_TAKE(*acc, s);
+        FOLD_TAKE(*other, t);
+        n -= m, x += m, y += m;
+    }
+    if (n == 0) return;
+    FOLD_FN(_run)(acc, x, n);
+    FOLD_FN(_run)(other, y, n);
+}
+
+/* A long row by its halves, shorter ones in twos, which changes no result of theirs. */
 static void FOLD_FN(_rows)(void *acc, const void *x, int64_t rows, int64_t step, int64_t n, int64_t base) {
     (void)base;
     FOLD_ACC *to = acc;
     const FOLD_T *from = x;
-    for (int64_t i = 0; i < rows; i++) FOLD_FN(_run)(&to[i], from + i * step, n);
+    const int64_t half = TWO_RUNS ? n / (2 * FOLD_BLOCK) * FOLD_BLOCK : 0;
+    const bool in_twos = TWO_RUNS && !half && n * (int64_t)sizeof *from >= 4096;
+    for (int64_t i = 0; i < rows; i++) {
+        const FOLD_T *row = from + i * step;
+        if (in_twos && i + 1 < rows) {
+            FOLD_FN(_runs)(&to[i], row, &to[i + 1], row + step, n);
+            i++;
+        } else {
+            if (half) FOLD_FN(_runs)(&to[i], row, &to[i], row + half, half);
+            FOLD_FN(_run)(&to[i], row + 2 * half, n - 2 * half);
+        }
+    }
 }
 
 /* level[j] = level[j] op (rows of x folded in pairs); level is only written when first. */
@@ -133,3 +177,7 @@ static void FOLD_FN(_columns)(void *acc, const void *from, int64_t n, int64_t ro
 #undef FOLD_SHORT
 #undef FOLD_STEP
 #undef FOLD_LANE
+#undef FOLD_BLOCK
+#undef FOLD_EIGHT
+#undef FOLD_FIRST
+#undef FOLD_JOIN

@@ -275,6 +275,7 @@ static void LINE(interleave)(void *to_, const void *const *phases, int64_t strid
 #undef LINE_WITH
 #undef PAIR_PREFETCH
 #undef PAIR_PREFETCH_ROW
+#undef PAIR_PREFETCH_ROWS
 #undef PAIR_LOAD
 #undef PAIR_PIXELS
 #undef PAIR_MAX

@@ -6,10 +6,24 @@
 /* The lines 9 KiB further on: the processor's own prefetching stops at pages. */
 #define PAIR_PREFETCH(p, n) \
     for (int a_ = 0; a_ < (n) * (int)sizeof *(p); a_ += 64) __builtin_prefetch((const char *)(p) + (9 << 10) + a_, 0, 2)
-#define PAIR_PREFETCH_ROW(p, inner)                 \
-    do {                                            \
-        PAIR_PREFETCH(p, (inner) ? L : 2 * L);      \
-        if (inner) PAIR_PREFETCH((p) + (inner), L); \
+#define PAIR_PREFETCH_ROW(p, inner)      \
+    do {                                 \
+        PAIR_PREFETCH(p, L);             \
+        PAIR_PREFETCH((p) + (inner), L); \
+    } while (0)
+/* Of two rows, from pixel `pair` on. Short ones that are one run are prefetched in its order. */
+#define PAIR_PREFETCH_ROWS(above, below, pair, inner)                        \
+    do {                                                                     \
+        const int64_t down_ = (const char *)(below) - (const char *)(above); \
+        if (inner) {                                                         \
+            PAIR_PREFETCH_ROW((above) + (pair), (inner));                    \
+            PAIR_PREFETCH_ROW((below) + (pair), (inner));                    \
+        } else if (down_ > 0 && down_ <= 4096) {                             \
+            PAIR_PREFETCH((above) + 2 * (pair), 4 * L);                      \
+        } else {                                                             \
+            PAIR_PREFETCH((above) + (pair), 2 * L);                          \
+            PAIR_PREFETCH((below) + (pair), 2 * L);                          \
+        }                                                                    \
     } while (0)
 #define PAIR_LOAD(p, n) ((n) >= L ? LINE(load)(p) : (n) <= 0 ? LINE(set1)(0) : LINE(load_n)(p, (int)(n)))
 
@@ -26,9 +40,9 @@ SIMD_INLINE LINE_MASK_T LINE(pair_vector)(const tap *sources, int count, int ker
                                           uint8_t *codes) {
     enum { L = LANES(LINE_D) };
     LINE_V best = LINE(set1)(0), at = best;
+    PAIR_PREFETCH_ROWS((const LINE_T *)sources[count - 2].value, (const LINE_T *)sources[count - 1].value, pair, inner);
     for (int r = 0; r < count; r++) {
         const LINE_T *x = (const LINE_T *)sources[r].value + pair;
-        if (r || count == 2) PAIR_PREFETCH_ROW(x, inner);
         const LINE_V a = PAIR_LOAD(x, 2 * lanes), b = PAIR_LOAD(x + (inner ? inner : L), 2 * lanes - L);
         const LINE_V even = inner ? a : LINE_F(evens)(a, b), odd = inner ? b : LINE_F(odds)(a, b);
         LINE_V third = even;
@@ -71,13 +85,18 @@ SIMD_INLINE LINE_MASK_T LINE(pair_vector)(const tap *sources, int count, int ker
     return nan;
 }
 
-#define PAIR_MAX(count, kernel, before, codes)                                                                       \
-    LINE_EACH(n, nan = LINE(pair_vector)(sources, count, kernel, before, 0, 2 * i, i, lanes, carry, nan, y, codes)); \
+/* Sources are copied, so that stores of codes, which might be anything, do not make it load them again. */
+#define PAIR_MAX(count, kernel, before, codes)                                                                    \
+    tap near[count];                                                                                              \
+    memcpy(near, sources, sizeof near);                                                                           \
+    LINE_EACH(n, nan = LINE(pair_vector)(near, count, kernel, before, 0, 2 * i, i, lanes, carry, nan, y, codes)); \
     return LINE(any)(nan)
-#define PIXEL_MAX(count, kernel, before)                                                                               \
-    PAIR_PIXELS(n, inner,                                                                                              \
-                nan = LINE(pair_vector)(sources, count, kernel, before, inner, i + o * inner, i, LANES(LINE_D), carry, \
-                                        nan, y, codes));                                                               \
+#define PIXEL_MAX(count, kernel, before)                                                                            \
+    tap near[count];                                                                                                \
+    memcpy(near, sources, sizeof near);                                                                             \
+    PAIR_PIXELS(n, inner,                                                                                           \
+                nan = LINE(pair_vector)(near, count, kernel, before, inner, i + o * inner, i, LANES(LINE_D), carry, \
+                                        nan, y, codes));                                                            \
     return LINE(any)(nan)
 
 /* Channels last, with winners, all rows inside x: 2 taps, or 3 with the one before. Only f32: f64 goes the longer way, and its
@@ -88,8 +107,9 @@ static bool LINE(max_pixels)(const tap *sources, int64_t kernel, int64_t n, int6
     if (!LINE_HALF) return true;
     if (kernel == 2) {
         PIXEL_MAX(2, 2, 0);
+    } else {
+        PIXEL_MAX(3, 3, 1);
     }
-    PIXEL_MAX(3, 3, 1);
 }
 
 static bool LINE(max_row)(const tap *sources, int64_t count, int64_t before, int64_t n, void *y, uint8_t *codes) {
@@ -110,8 +130,9 @@ static bool LINE(max_row)(const tap *sources, int64_t count, int64_t before, int
         PAIR_MAX(2, 3, 1, NULL);
     } else if (codes) {
         PAIR_MAX(2, 2, 0, codes);
+    } else {
+        PAIR_MAX(2, 2, 0, NULL);
     }
-    PAIR_MAX(2, 2, 0, NULL);
 }
 
 SIMD_INLINE LINE_V LINE(over)(LINE_V v, LINE_V by, bool divides) {
@@ -132,8 +153,7 @@ SIMD_INLINE void LINE(mean_vector)(const LINE_T *above, const LINE_T *below, int
     enum { L = LANES(LINE_D) };
     const LINE_T *p = above + pair, *q = below + pair;
     const int64_t next = inner ? inner : L;
-    PAIR_PREFETCH_ROW(p, inner);
-    PAIR_PREFETCH_ROW(q, inner);
+    PAIR_PREFETCH_ROWS(above, below, pair, inner);
     const LINE_V a = LINE(add)(PAIR_LOAD(p, 2 * lanes), PAIR_LOAD(q, 2 * lanes));
     const LINE_V b = LINE(add)(PAIR_LOAD(p + next, 2 * lanes - L), PAIR_LOAD(q + next, 2 * lanes - L));
     const LINE_V sum = inner ? LINE(add)(a, b) : LINE(add)(LINE_F(evens)(a, b), LINE_F(odds)(a, b));
@@ -197,16 +217,15 @@ static void LINE(spread_pairs)(const void *g_, int64_t n, int64_t inner, double 
 /* g where tap `number` won, else 0. */
 #define PAIR_IF(g, code, number) LINE(where_code)(g, code, LINE(place_vector)(number))
 
-/* n: how many elements of g there are in the row from the right neighbor of i on. */
+/* n: how many elements of g there are in the row from the right neighbor of i on. across: from a pixel to the next where they go to. */
 SIMD_INLINE void LINE(pick_pair)(int kernel, const LINE_T *g, const uint8_t *at, const LINE_T *g_next,
-                                 const uint8_t *at_next, int64_t inner, int64_t pair, int64_t i, int lanes, int64_t n,
+                                 const uint8_t *at_next, int64_t inner, int64_t i, int lanes, int64_t n, int64_t across,
                                  LINE_T *above, LINE_T *below, bool stream) {
     enum { L = LANES(LINE_D) };
     const LINE_V v = LINE(load_n)(g + i, lanes), code = LINE_F(load_bytes)(at + i, lanes);
-    above += pair, below += pair;
     if (kernel == 2) {
-        LINE(put_pairs)(above, inner, PAIR_IF(v, code, 0), PAIR_IF(v, code, 1), lanes, stream);
-        LINE(put_pairs)(below, inner, PAIR_IF(v, code, 2), PAIR_IF(v, code, 3), lanes, stream);
+        LINE(put_pairs)(above, across, PAIR_IF(v, code, 0), PAIR_IF(v, code, 1), lanes, stream);
+        LINE(put_pairs)(below, across, PAIR_IF(v, code, 2), PAIR_IF(v, code, 3), lanes, stream);
         return;
     }
     const int right = n < L ? (int)n : L;
@@ -215,26 +234,54 @@ SIMD_INLINE void LINE(pick_pair)(int kernel, const LINE_T *g, const uint8_t *at,
     const LINE_V under = LINE(load_n)(g_next + i, lanes), under_code = LINE_F(load_bytes)(at_next + i, lanes);
     const LINE_V last = LINE(load_n)(g_next + next, right), last_code = LINE_F(load_bytes)(at_next + next, right);
     LINE(put_pairs)
-    (above, inner, PAIR_IF(v, code, 4), LINE(add)(PAIR_IF(w, w_code, 3), PAIR_IF(v, code, 5)), lanes, stream);
+    (above, across, PAIR_IF(v, code, 4), LINE(add)(PAIR_IF(w, w_code, 3), PAIR_IF(v, code, 5)), lanes, stream);
     const LINE_V even = LINE(add)(PAIR_IF(under, under_code, 1), PAIR_IF(v, code, 7));
     LINE_V odd = LINE(add)(PAIR_IF(last, last_code, 0), PAIR_IF(under, under_code, 2));
     odd = LINE(add)(LINE(add)(odd, PAIR_IF(w, w_code, 6)), PAIR_IF(v, code, 8));
-    LINE(put_pairs)(below, inner, even, odd, lanes, stream);
+    LINE(put_pairs)(below, across, even, odd, lanes, stream);
+}
+
+/* Channels last and past the caches, where a line takes several vectors: the channels of two pixels are brought together first. Lines
+ * written in parts, with reads and other lines between them, may go to memory in parts too; in runs of some hundred bytes they do not. */
+SIMD_INLINE void LINE(pick_held)(int kernel, const LINE_T *g, const uint8_t *at, const LINE_T *g_next,
+                                 const uint8_t *at_next, int64_t n, int64_t inner, LINE_T *above, LINE_T *below) {
+    enum { L = LANES(LINE_D), HELD = 64 };
+    LINE_T held[4 * HELD]; /* of two pixels above and of two below */
+    for (int64_t o = 0; o < n; o++)
+        for (int64_t c = 0; c < inner; c += HELD) {
+            const int64_t have = ct__min64(HELD, inner - c);
+            for (int64_t k = 0; k < have; k += L) LINE(pick_pair)
+            (kernel, g, at, g_next, at_next, inner, o * inner + c + k, L, (n - 1 - o) * inner, HELD, held + k,
+             held + 2 * HELD + k, false);
+            for (int q = 0; q < 4; q++) {
+                LINE_T *to = (q < 2 ? above : below) + (2 * o + q % 2) * inner + c;
+                for (int64_t k = 0; k < have; k += L) LINE_F(stream)(to + k, LINE(load)(held + q * HELD + k));
+            }
+        }
 }
 
 /* The gradient of a max of 2 by 2, or of 3 by 3 with a padding of 1: two rows of it, from a row of g and the next. */
 static void LINE(pick_pairs)(int64_t kernel, const void *g, const uint8_t *at, const void *g_next,
                              const uint8_t *at_next, int64_t n, int64_t inner, void *above, void *below, bool stream) {
-#define PICK_PAIRS(kernel) \
-    LINE_EACH(n, LINE(pick_pair)(kernel, g, at, g_next, at_next, 0, 2 * i, i, lanes, n - i - 1, above, below, stream))
-#define PICK_PIXELS(kernel)                                                                             \
-    PAIR_PIXELS(n, inner,                                                                               \
-                LINE(pick_pair)(kernel, g, at, g_next, at_next, inner, i + o * inner, i, LANES(LINE_D), \
-                                (n - 1 - o) * inner, above, below, stream))
-    if (LINE_HALF && inner && kernel == 2) PICK_PIXELS(2);
-    else if (LINE_HALF && inner) PICK_PIXELS(3);
-    else if (kernel == 2) PICK_PAIRS(2);
-    else PICK_PAIRS(3);
+#define PICK_PAIRS(kernel)                                                                                           \
+    LINE_EACH(n, LINE(pick_pair)(kernel, g, at, g_next, at_next, 0, i, lanes, n - i - 1, 0, (LINE_T *)above + 2 * i, \
+                                 (LINE_T *)below + 2 * i, stream))
+#define PICK_PIXELS(kernel)                                                                                          \
+    PAIR_PIXELS(n, inner,                                                                                            \
+                LINE(pick_pair)(kernel, g, at, g_next, at_next, inner, i, LANES(LINE_D), (n - 1 - o) * inner, inner, \
+                                (LINE_T *)above + i + o * inner, (LINE_T *)below + i + o * inner, stream))
+    if (LINE_HALF && inner && stream && sizeof(LINE_V) < 64) {
+        if (kernel == 2) LINE(pick_held)(2, g, at, g_next, at_next, n, inner, above, below);
+        else LINE(pick_held)(3, g, at, g_next, at_next, n, inner, above, below);
+    } else if (LINE_HALF && inner && kernel == 2) {
+        PICK_PIXELS(2);
+    } else if (LINE_HALF && inner) {
+        PICK_PIXELS(3);
+    } else if (kernel == 2) {
+        PICK_PAIRS(2);
+    } else {
+        PICK_PAIRS(3);
+    }
 #undef PICK_PAIRS
 #undef PICK_PIXELS
 }
