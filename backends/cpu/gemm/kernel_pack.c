@@ -260,6 +260,21 @@ static inline void spread_row(const ct__kernel *k, char *dst, int64_t panel, int
         memcpy(dst, src, (size_t)rows * 8);
         return;
     }
+#elif CT_ISA_LEVEL == 1 && defined(__AVX2__)
+    /* Vectors of eight units, whatever the height: what is too much lies where the next k group will be written, or in the gap behind the
+     * panel. Of the source nothing is read that lies behind its rows. */
+    const int64_t size = ct__type_size(k->packed);
+    if (from->type == k->packed && from->row == 1 && size >= 4 && high <= 8) {
+        for (; rows >= 8; rows -= high, src += high * size, dst += panel) {
+            _mm256_storeu_si256((__m256i *)(void *)dst, _mm256_loadu_si256((const __m256i *)(const void *)src));
+            if (high * size > 32)
+                _mm256_storeu_si256((__m256i *)(void *)(dst + 32),
+                                    _mm256_loadu_si256((const __m256i *)(const void *)(src + 32)));
+        }
+        for (; rows > 0; rows -= high, src += high * size, dst += panel)
+            copy_bytes(dst, src, ct__min(high, rows) * size);
+        return;
+    }
 #endif
     const int64_t step = high * from->row * ct__type_size(from->type);
     for (; rows > 0; rows -= high, src += step, dst += panel)
