@@ -79,6 +79,10 @@ static bool a_readable_by_rows(ct__plan *p) {
     return p->tile_rows <= rows_of_a_set() || lines_on_a_set(row, p->tile_rows, caches->l1_way) <= caches->l1_ways - 4;
 }
 
+/* Tiles that take but a part of a line from each k group of a k-major A: read where it lies, more of it goes through L1 than tiles
+ * multiply, and again for each panel of B, unless all of its lines fit. */
+static bool low_tiles(const ct__kernel *kernel) { return kernel->rows <= 8 && kernel->group == 1; }
+
 /* Whether they should, of any A: a copy pays when very many columns share it. */
 static bool a_readable(ct__plan *p) {
     const ct__kernel *kernel = p->kernel;
@@ -89,6 +93,9 @@ static bool a_readable(ct__plan *p) {
     if (p->n <= width) return true; /* read once: nothing to keep in cache */
     if (p->n > 4 * width && b_bytes > 1 << 20) return false;
     const int64_t row = magnitude(p->a.row) * size, col = magnitude(p->a.col) * size;
+    if (p->n > 3 * width && low_tiles(kernel) &&
+        2 * lines_on_a_set(col, ct__min(p->k, kernel->depth), caches->l1_way) >= caches->l1_ways)
+        return false;
     return row <= 8 && lines_on_a_set(col, ct__min(p->k, kernel->depth), caches->l2_way) <= caches->l2_ways / 2;
 }
 
@@ -361,7 +368,8 @@ static void choose_feeds(ct__plan *p) {
     const bool small_m = p->m <= kernel->block_rows || wide;
     /* A high A that is packed anyway, for few blocks of columns: from memory into the cache of its worker, rather than to L3 and back. */
     const bool small_n =
-        p->n <= kernel->block_cols || (p->a_by_k && p->m >= 8 * kernel->block_rows && p->n <= 4 * kernel->block_cols);
+        p->n <= kernel->block_cols || (p->a_by_k && low_tiles(kernel) && p->n <= 2 * kernel->block_cols) ||
+        (p->a_by_k && p->m >= 8 * kernel->block_rows && p->n <= 4 * kernel->block_cols);
     p->a_by_lines = a_readable_by_lines(p);
     p->a_feed = p->a_by_lines || a_readable(p) ? CT__FEED_DIRECT : (small_n ? CT__FEED_PRIVATE : CT__FEED_STAGED);
     p->b_feed = p->g->packed_b              ? CT__FEED_PACKED
