@@ -148,11 +148,14 @@ static bool b_copyable(const ct__plan *p) {
     return p->kernel->copying_tiles && !p->g->pack_b && p->b.type == p->kernel->packed && p->b.col == 1;
 }
 
-/* A transposed B whose next block tiles prefetch while they multiply this one, so that its worker packs it from the cache. */
+/* A transposed B whose next block tiles prefetch while they multiply this one, so that its worker packs it from the cache; for low tiles, which
+ * have less time for each line, one that is not far away. */
 static bool b_packable_ahead(const ct__plan *p) {
     const ct__kernel *kernel = p->kernel;
-    return kernel->prefetches && kernel->rows > 8 && !p->g->pack_b && p->b.type == kernel->packed && p->b.row == 1 &&
-           p->a.col == 1 && p->m >= 4 * kernel->block_rows && p->k >= kernel->depth / 2;
+    const bool near = low_tiles(kernel) && p->k * p->n * ct__type_size(kernel->packed) <= 1 << 21;
+    return kernel->prefetches && (kernel->rows > 8 || near) && !p->g->pack_b && p->b.type == kernel->packed &&
+           p->b.row == 1 && (p->a.col == 1 || (near && p->a_by_k)) && p->m >= 4 * kernel->block_rows &&
+           p->k >= kernel->depth / 2;
 }
 
 /* Cycles, roughly, to compute as given and transposed: lanes wasted on a narrow n, packing B (a
@@ -367,9 +370,9 @@ static void choose_feeds(ct__plan *p) {
                       p->n >= 6 * ct__threads() * ct__panel_width(kernel);
     const bool small_m = p->m <= kernel->block_rows || wide;
     /* A high A that is packed anyway, for few blocks of columns: from memory into the cache of its worker, rather than to L3 and back. */
-    const bool small_n =
-        p->n <= kernel->block_cols || (p->a_by_k && low_tiles(kernel) && p->n <= 2 * kernel->block_cols) ||
-        (p->a_by_k && p->m >= 8 * kernel->block_rows && p->n <= 4 * kernel->block_cols);
+    const bool small_n = p->n <= kernel->block_cols ||
+                         (p->a_by_k && low_tiles(kernel) && p->n <= 2 * kernel->block_cols) ||
+                         (p->a_by_k && p->m >= 8 * kernel->block_rows && p->n <= 4 * kernel->block_cols);
     p->a_by_lines = a_readable_by_lines(p);
     p->a_feed = p->a_by_lines || a_readable(p) ? CT__FEED_DIRECT : (small_n ? CT__FEED_PRIVATE : CT__FEED_STAGED);
     p->b_feed = p->g->packed_b              ? CT__FEED_PACKED
