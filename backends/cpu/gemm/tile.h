@@ -192,8 +192,15 @@ _Static_assert(TILE_WIDTH == TILE_VECS * LANES, "a kernel's name says its tile")
         a2 += 4 * group_bytes, a3 += 4 * group_bytes; \
         a4 += 4 * group_bytes;                        \
     }
-/* Two loops: one prefetches what is wanted later, if anything is, and the other need not look. */
+/* Three loops: the first prefetches C's rows, where they are far away, the second what is wanted later, if anything is, and the last need not
+ * look. */
 #define TILE_TIGHT_LOOP(FOUR)                                              \
+    for (; c_left > 0; c_left--, p -= 4) {                                 \
+        __builtin_prefetch(c_line, 1);                                     \
+        if (vecs > 1) __builtin_prefetch(c_line + sizeof(VEC), 1);         \
+        c_line += t->c_row;                                                \
+        FOUR                                                               \
+    }                                                                      \
     if (ahead)                                                             \
         for (; p >= 4; p -= 4) {                                           \
             __builtin_prefetch(ahead, 0, 2);                               \
@@ -262,7 +269,7 @@ static inline __attribute__((always_inline)) void tile_body(const ct__tile *t, c
     const bool by_k = row == group_bytes && step != group_bytes;
     const bool unrolls = TILE_UNROLLS && full && rows >= TILE_ROWS / 2 && !prefetches &&
                          (step == group_bytes || by_k) && t->k >= 4 * rows + TILE_PARTING;
-    int64_t c_left = unrolls && t->far_c && !TILE_TIGHTENS ? rows : 0;
+    int64_t c_left = unrolls && t->far_c ? rows : 0;
     const char *c_line = (const char *)t->c;
     char *to = (char *)t->copy;
     const MASK mask = V_MASK(t->cols - (vecs - 1) * LANES);
@@ -274,7 +281,7 @@ static inline __attribute__((always_inline)) void tile_body(const ct__tile *t, c
     const bool halves = TILE_PARTING > 0 && rows > 6 && vecs == 2 && !masked && !copy;
 
     /* The stores at the end would otherwise wait for these lines. */
-    if (t->far_c && (!unrolls || TILE_TIGHTENS)) {
+    if (t->far_c && !unrolls) {
         const char *c = (const char *)t->c;
         const int64_t c_row = t->c_row;
         TILE_EACH(TILE_PREFETCH)
