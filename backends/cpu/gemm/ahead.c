@@ -33,14 +33,22 @@ static ct__next lines_to_pack(const char *at, int64_t line, int64_t count, int64
                       .slowly = true};
 }
 
+/* Whether few rows are multiplied with a large B, which is packed by the first row panel: a line of each row at a time, from far away. Low tiles
+ * only: there are enough of them in the other row panels. */
+static bool passes_large_b(const ct__plan *p) {
+    return p->b_feed == CT__FEED_COPIED && p->kernel->rows <= 8 && p->m <= p->kernel->block_rows &&
+           p->k * p->n * ct__type_size(p->b.type) > 1 << 22;
+}
+
 /* The same for a B that is packed by its worker block by block, transposed, or for all chunks of the same columns: the columns that it
  * will probably pack next. */
 ct__next ct__columns_after(const ct__product *r, int64_t chunk, int64_t j, int64_t j1, int64_t k0, int64_t k1,
                            bool fresh) {
     const ct__plan *p = r->p;
-    const bool packs = p->b_feed == CT__FEED_PRIVATE || (p->own_copies && p->b_feed == CT__FEED_COPIED);
+    const bool passes = passes_large_b(p);
+    const bool packs = passes || p->b_feed == CT__FEED_PRIVATE || (p->own_copies && p->b_feed == CT__FEED_COPIED);
     if (!p->kernel->prefetches || !packs || p->g->pack_b) return (ct__next){0};
-    if (!p->own_copies && r->b.row != 1) return (ct__next){0};
+    if (!passes && !p->own_copies && r->b.row != 1) return (ct__next){0};
     j += p->block_cols;
     if (j >= j1) {
         j = ct__chunk_column(r, chunk);

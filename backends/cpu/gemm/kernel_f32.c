@@ -25,6 +25,7 @@
 
 #elif CT_ISA_LEVEL == 1 && defined(__AVX2__)
 #include <immintrin.h>
+#define TILE_TIGHT
 #define TILE_ROWS             6
 #define TILE_WIDTH            16
 #define TILE_VECS             2

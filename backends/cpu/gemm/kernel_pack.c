@@ -260,11 +260,52 @@ static inline void spread_row(const ct__kernel *k, char *dst, int64_t panel, int
         memcpy(dst, src, (size_t)rows * 8);
         return;
     }
+#elif CT_ISA_LEVEL == 1 && defined(__AVX2__)
+    /* Vectors of eight units, whatever the height: what is too much lies where the next k group will be written, or in the gap behind the
+     * panel. Of the source nothing is read that lies behind its rows. */
+    const int64_t size = ct__type_size(k->packed);
+    if (from->type == k->packed && from->row == 1 && size >= 4 && high <= 8) {
+        for (; rows >= 8; rows -= high, src += high * size, dst += panel) {
+            _mm256_storeu_si256((__m256i *)(void *)dst, _mm256_loadu_si256((const __m256i *)(const void *)src));
+            if (high * size > 32)
+                _mm256_storeu_si256((__m256i *)(void *)(dst + 32),
+                                    _mm256_loadu_si256((const __m256i *)(const void *)(src + 32)));
+        }
+        for (; rows > 0; rows -= high, src += high * size, dst += panel)
+            copy_bytes(dst, src, ct__min(high, rows) * size);
+        return;
+    }
 #endif
     const int64_t step = high * from->row * ct__type_size(from->type);
     for (; rows > 0; rows -= high, src += step, dst += panel)
         fetch(dst, k->packed, src, from->type, from->row, ct__min(high, rows));
 }
+
+#if CT_ISA_LEVEL == 1 && defined(__AVX2__)
+/* Four k groups of six rows each make three vectors: whole ones, which no line divides. */
+static inline void spread_six(char *dst, int64_t panel, const char *src, int64_t src_col, int64_t rows) {
+#define HALF(at) _mm_loadu_ps((const float *)(const void *)(at))
+#define QUARTERS(a, b) \
+    _mm_castpd_ps(_mm_loadh_pd(_mm_load_sd((const double *)(const void *)(a)), (const double *)(const void *)(b)))
+#define STORE(at, low, high) \
+    _mm256_storeu_ps((float *)(void *)(at), _mm256_insertf128_ps(_mm256_castps128_ps256(low), high, 1))
+    const char *a = src, *b = a + src_col, *c = b + src_col, *d = c + src_col;
+    for (; rows >= 6; rows -= 6, a += 24, b += 24, c += 24, d += 24, dst += panel) {
+        STORE(dst, HALF(a), QUARTERS(a + 16, b));
+        STORE(dst + 32, HALF(b + 8), HALF(c));
+        STORE(dst + 64, QUARTERS(c + 16, d), HALF(d + 8));
+    }
+    if (rows > 0) {
+        copy_bytes(dst, a, rows * 4);
+        copy_bytes(dst + 24, b, rows * 4);
+        copy_bytes(dst + 48, c, rows * 4);
+        copy_bytes(dst + 72, d, rows * 4);
+    }
+#undef HALF
+#undef QUARTERS
+#undef STORE
+}
+#endif
 
 /* Panels of A one after the other, in each of them all rows of a k group side by side: what tiles of ld / group rows read. Some at a time: a
  * processor writes few places at once well. */
@@ -278,7 +319,16 @@ static void pack_by_k(const ct__kernel *k, const ct__matrix *src, char *d, int64
             src->row == 1 ? 24 : depth; /* short runs far apart: the hardware does not see them coming */
         for (; rows > 0; rows -= PANELS * high, d += PANELS * panel, s += PANELS * high * src->row * from) {
             const int64_t some = ct__min(rows, PANELS * high);
-            for (int64_t p = 0; p < depth; p++) {
+            int64_t p = 0;
+#if CT_ISA_LEVEL == 1 && defined(__AVX2__)
+            if (src->type == k->packed && src->row == 1 && to == 4 && high == 6)
+                for (; p + 4 <= depth; p += 4) {
+                    for (int64_t q = p + ahead; q < ct__min(p + ahead + 4, depth); q++)
+                        prefetch_lines(s + q * src->col * from, some * from);
+                    spread_six(d + p * ld * to, panel, s + p * src->col * from, src->col * from, some);
+                }
+#endif
+            for (; p < depth; p++) {
                 if (p + ahead < depth) prefetch_lines(s + (p + ahead) * src->col * from, some * from);
                 spread_row(k, d + p * ld * to, panel, high, s + p * src->col * from, src, some);
             }

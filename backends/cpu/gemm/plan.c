@@ -79,6 +79,10 @@ static bool a_readable_by_rows(ct__plan *p) {
     return p->tile_rows <= rows_of_a_set() || lines_on_a_set(row, p->tile_rows, caches->l1_way) <= caches->l1_ways - 4;
 }
 
+/* Tiles that take but a part of a line from each k group of a k-major A: read where it lies, more of it goes through L1 than tiles
+ * multiply, and again for each panel of B, unless all of its lines fit. */
+static bool low_tiles(const ct__kernel *kernel) { return kernel->rows <= 8 && kernel->group == 1; }
+
 /* Whether they should, of any A: a copy pays when very many columns share it. */
 static bool a_readable(ct__plan *p) {
     const ct__kernel *kernel = p->kernel;
@@ -89,6 +93,9 @@ static bool a_readable(ct__plan *p) {
     if (p->n <= width) return true; /* read once: nothing to keep in cache */
     if (p->n > 4 * width && b_bytes > 1 << 20) return false;
     const int64_t row = magnitude(p->a.row) * size, col = magnitude(p->a.col) * size;
+    if (p->n > 3 * width && low_tiles(kernel) &&
+        2 * lines_on_a_set(col, ct__min(p->k, kernel->depth), caches->l1_way) >= caches->l1_ways)
+        return false;
     return row <= 8 && lines_on_a_set(col, ct__min(p->k, kernel->depth), caches->l2_way) <= caches->l2_ways / 2;
 }
 
@@ -157,11 +164,14 @@ static bool b_copyable(const ct__plan *p) {
     return p->kernel->copying_tiles && !p->g->pack_b && p->b.type == p->kernel->packed && p->b.col == 1;
 }
 
-/* A transposed B whose next block tiles prefetch while they multiply this one, so that its worker packs it from the cache. */
+/* A transposed B whose next block tiles prefetch while they multiply this one, so that its worker packs it from the cache; for low tiles, which
+ * have less time for each line, one that is not far away. */
 static bool b_packable_ahead(const ct__plan *p) {
     const ct__kernel *kernel = p->kernel;
-    return kernel->prefetches && kernel->rows > 8 && !p->g->pack_b && p->b.type == kernel->packed && p->b.row == 1 &&
-           p->a.col == 1 && p->m >= 4 * kernel->block_rows && p->k >= kernel->depth / 2;
+    const bool near = low_tiles(kernel) && p->k * p->n * ct__type_size(kernel->packed) <= 1 << 21;
+    return kernel->prefetches && (kernel->rows > 8 || near) && !p->g->pack_b && p->b.type == kernel->packed &&
+           p->b.row == 1 && (p->a.col == 1 || (near && p->a_by_k)) && p->m >= 4 * kernel->block_rows &&
+           p->k >= kernel->depth / 2;
 }
 
 /* Cycles, roughly, to compute as given and transposed: lanes wasted on a narrow n, packing B (a
@@ -375,8 +385,9 @@ static void choose_feeds(ct__plan *p) {
                       p->n >= 6 * ct__threads() * ct__panel_width(kernel);
     const bool small_m = p->m <= kernel->block_rows || wide;
     /* A high A that is packed anyway, for few blocks of columns: from memory into the cache of its worker, rather than to L3 and back. */
-    const bool small_n =
-        p->n <= kernel->block_cols || (p->a_by_k && p->m >= 8 * kernel->block_rows && p->n <= 4 * kernel->block_cols);
+    const bool small_n = p->n <= kernel->block_cols ||
+                         (p->a_by_k && low_tiles(kernel) && p->n <= 2 * kernel->block_cols) ||
+                         (p->a_by_k && p->m >= 8 * kernel->block_rows && p->n <= 4 * kernel->block_cols);
     p->a_by_lines = a_read_by_lines(p);
     p->a_feed = p->a_by_lines || a_readable(p) ? CT__FEED_DIRECT : (small_n ? CT__FEED_PRIVATE : CT__FEED_STAGED);
     p->b_feed = p->g->packed_b              ? CT__FEED_PACKED

@@ -6,7 +6,7 @@
  * Vocabulary: VEC, MASK, LANES, TILE_ROWS, TILE_VECS, TILE_WIDTH (columns), V_ZERO, V_LOAD, V_LOAD_MASK, V_STORE, V_STORE_MASK,
  * V_BROADCAST, V_FMA(a, b, c), V_ADD, V_SCALE(v, alpha), V_MASK(valid lanes); optional TILE_START
  * (what the sums start from), TILE_COPIES (tiles that also pack B), TILE_ADDS_BIAS (tiles that add a bias), TILE_AHEAD (tiles that prefetch), TILE_UNROLLED (full tiles
- * take four k groups at a time) and TILE_PARTING (k groups at the end of high tiles for which their upper rows go first).
+ * take four k groups at a time), TILE_TIGHT (these in as few instructions as can be) and TILE_PARTING (k groups at the end of high tiles for which their upper rows go first).
  *
  * A is addressed by two byte strides, so rows of a matrix, of its transpose and of a packed copy
  * all feed the same code. B is k rows of contiguous columns, any byte stride apart. Nothing
@@ -112,6 +112,12 @@ _Static_assert(TILE_WIDTH == TILE_VECS * LANES, "a kernel's name says its tile")
 #define TILE_UNROLLS 0
 #endif
 
+#ifdef TILE_TIGHT
+#define TILE_TIGHTENS 1
+#else
+#define TILE_TIGHTENS 0
+#endif
+
 /* Leaves B's row behind. What comes is prefetched into L2: rows a power of two apart would push each other out of L1. */
 #define TILE_LEAVE                                                                          \
     {                                                                                       \
@@ -151,6 +157,59 @@ _Static_assert(TILE_WIDTH == TILE_VECS * LANES, "a kernel's name says its tile")
         TILE_GROUP(TILE_ROW_BY_K) \
         a0 += step;               \
     }
+/* Tiles of few rows issue more than three instructions in a cycle. On a busy machine, as if another thread shared the core, they lost a quarter
+ * of their speed where multiply-adds alone lost nothing: every instruction that neither loads nor multiplies costs then. So, four k
+ * groups of which all addresses in A are constants from one pointer, where it is in panels as high as the tile, */
+#define TILE_ROW_PACKED(r) TILE_UPDATE(r, a0 + at + r * group_bytes)
+#define TILE_STEP_PACKED(group)                    \
+    {                                              \
+        const int at = group * rows * group_bytes; \
+        TILE_GROUP(TILE_ROW_PACKED)                \
+    }
+#define TILE_FOUR_PACKED              \
+    {                                 \
+        TILE_STEP_PACKED(0)           \
+        TILE_STEP_PACKED(1)           \
+        TILE_STEP_PACKED(2)           \
+        TILE_STEP_PACKED(3)           \
+        a0 += 4 * rows * group_bytes; \
+    }
+/* or where k groups of A lie side by side: rows are then reached by index and constant. Without the barrier compilers compute the sums of both
+ * beforehand, more than there are registers for. */
+#define TILE_STEP_ROWS(offset) \
+    {                          \
+        const int at = offset; \
+        TILE_FORGET(row)       \
+        TILE_GROUP(TILE_ROW)   \
+    }
+#define TILE_FOUR_ROWS                                \
+    {                                                 \
+        TILE_STEP_ROWS(0)                             \
+        TILE_STEP_ROWS(group_bytes)                   \
+        TILE_STEP_ROWS(2 * group_bytes)               \
+        TILE_STEP_ROWS(3 * group_bytes)               \
+        a0 += 4 * group_bytes, a1 += 4 * group_bytes; \
+        a2 += 4 * group_bytes, a3 += 4 * group_bytes; \
+        a4 += 4 * group_bytes;                        \
+    }
+/* Three loops: the first prefetches C's rows, where they are far away, the second what is wanted later, if anything is, and the last need not
+ * look. */
+#define TILE_TIGHT_LOOP(FOUR)                                              \
+    for (; c_left > 0; c_left--, p -= 4) {                                 \
+        __builtin_prefetch(c_line, 1);                                     \
+        if (vecs > 1) __builtin_prefetch(c_line + sizeof(VEC), 1);         \
+        c_line += t->c_row;                                                \
+        FOUR                                                               \
+    }                                                                      \
+    if (ahead)                                                             \
+        for (; p >= 4; p -= 4) {                                           \
+            __builtin_prefetch(ahead, 0, 2);                               \
+            ahead += 64;                                                   \
+            if (--span == 0) span = t->ahead_span, ahead += t->ahead_jump; \
+            FOUR                                                           \
+        }                                                                  \
+    for (; p >= 4; p -= 4) FOUR
+
 /* A line of what is wanted later, or of C's rows first. */
 #define TILE_PREFETCH_SLOWLY                                           \
     if (c_left) {                                                      \
@@ -192,7 +251,8 @@ _Static_assert(TILE_WIDTH == TILE_VECS * LANES, "a kernel's name says its tile")
  * away, so its rows are prefetched early. */
 static inline __attribute__((always_inline)) void tile_body(const ct__tile *t, const int rows, const int vecs,
                                                             const int masked, const int copy) {
-    const int64_t row = t->a_row, step = t->a_step, b_step = t->b_step;
+    int64_t row = t->a_row;
+    const int64_t step = t->a_step, b_step = t->b_step;
     const char *a0 = (const char *)t->a, *b = (const char *)t->b;
     const ct__run *run = t->runs;
     int64_t runs = copy ? 0 : t->n_runs;
@@ -245,7 +305,10 @@ again:;
                 TILE_STEP
             }
         } else {
-            if (unrolls && by_k) {
+            if (TILE_TIGHTENS && unrolls && by_k && step == rows * group_bytes) {
+                TILE_TIGHT_LOOP(TILE_FOUR_PACKED)
+                a1 = a0 + 3 * row, a2 = a1 + 3 * row, a3 = a2 + 3 * row, a4 = a3 + 3 * row;
+            } else if (unrolls && by_k) {
                 for (; p >= 4; p -= 4) {
                     TILE_PREFETCH_SLOWLY
                     for (int pairs = 2; pairs > 0; pairs--) { /* one after the other, for the size of it */
@@ -255,6 +318,8 @@ again:;
                     }
                 }
                 a1 = a0 + 3 * row, a2 = a1 + 3 * row, a3 = a2 + 3 * row, a4 = a3 + 3 * row;
+            } else if (unrolls && TILE_TIGHTENS) {
+                TILE_TIGHT_LOOP(TILE_FOUR_ROWS)
             } else if (unrolls) {
                 for (; p >= 4; p -= 4) {
                     TILE_PREFETCH_SLOWLY

@@ -136,10 +136,32 @@ static inline void transpose_block64(char *dst, int64_t dst_row, const char *src
 #elif CT_ISA_LEVEL == 1 && defined(__AVX2__)
 #include <immintrin.h>
 
-static inline void transpose_full32(char *dst, int64_t dst_row, const char *src, int64_t src_row) {
+/* The first `write` lanes; masked stores take many times as long on some processors. */
+static inline void store_some32(char *dst, __m256 x, int write) {
+    if (write == 8) {
+        _mm256_storeu_ps((float *)(void *)dst, x);
+        return;
+    }
+    __m128 some = _mm256_castps256_ps128(x);
+    if (write & 4) {
+        _mm_storeu_ps((float *)(void *)dst, some);
+        some = _mm256_extractf128_ps(x, 1);
+        dst += 16;
+    }
+    if (write & 2) {
+        _mm_storel_pi((__m64 *)(void *)dst, some);
+        some = _mm_movehl_ps(some, some);
+        dst += 8;
+    }
+    if (write & 1) _mm_store_ss((float *)(void *)dst, some);
+}
+/* Eight columns of up to eight rows; writes `write` >= rows lanes of each destination row, zeros after rows. */
+static inline __attribute__((always_inline)) void transpose_rows32(char *dst, int64_t dst_row, const char *src,
+                                                                   int64_t src_row, int rows, int write) {
     __m256 a[8], b[8];
 #pragma GCC unroll 8
-    for (int r = 0; r < 8; r++) a[r] = _mm256_loadu_ps((const float *)(const void *)(src + r * src_row));
+    for (int r = 0; r < 8; r++)
+        a[r] = r < rows ? _mm256_loadu_ps((const float *)(const void *)(src + r * src_row)) : _mm256_setzero_ps();
 #pragma GCC unroll 4
     for (int r = 0; r < 8; r += 2) {
         b[r] = _mm256_unpacklo_ps(a[r], a[r + 1]);
@@ -154,9 +176,17 @@ static inline void transpose_full32(char *dst, int64_t dst_row, const char *src,
     }
 #pragma GCC unroll 4
     for (int c = 0; c < 4; c++) {
-        _mm256_storeu_ps((float *)(void *)(dst + c * dst_row), _mm256_permute2f128_ps(a[c], a[4 + c], 0x20));
-        _mm256_storeu_ps((float *)(void *)(dst + (4 + c) * dst_row), _mm256_permute2f128_ps(a[c], a[4 + c], 0x31));
+        store_some32(dst + c * dst_row, _mm256_permute2f128_ps(a[c], a[4 + c], 0x20), write);
+        store_some32(dst + (4 + c) * dst_row, _mm256_permute2f128_ps(a[c], a[4 + c], 0x31), write);
     }
+}
+static inline void transpose_full32(char *dst, int64_t dst_row, const char *src, int64_t src_row) {
+    transpose_rows32(dst, dst_row, src, src_row, 8, 8);
+}
+/* Six rows, those of a tile, at a known count as well. */
+static inline void transpose_part32(char *dst, int64_t dst_row, const char *src, int64_t src_row, int rows, int write) {
+    if (rows == 6 && write == 6) transpose_rows32(dst, dst_row, src, src_row, 6, 6);
+    else transpose_rows32(dst, dst_row, src, src_row, rows, write);
 }
 static inline void transpose_full64(char *dst, int64_t dst_row, const char *src, int64_t src_row) {
     __m256d a[4], b[4];
@@ -196,6 +226,10 @@ static inline void transpose_block32(char *dst, int64_t dst_row, const char *src
 #ifdef TRANSPOSE_FULL_ONLY
     if (rows == TRANSPOSE_BLOCK32 && cols == TRANSPOSE_BLOCK32) {
         transpose_full32(dst, dst_row, src, src_row);
+        return;
+    }
+    if (cols == TRANSPOSE_BLOCK32) {
+        transpose_part32(dst, dst_row, src, src_row, rows, write);
         return;
     }
 #endif
