@@ -46,39 +46,62 @@ void ct__cost_remember(ct_task fn, int64_t chunks, int64_t nanoseconds) {
 }
 
 /* What a weighed job took alone and shared, in steps, how often it was weighed, and whose it is: in one word as well. */
-enum { STEP = 16, TIME_BITS = 20, TIMES_SHIFT = 2 * TIME_BITS, OWNER_SHIFT = TIMES_SHIFT + 8 };
-enum { SHARED_FIRST = 2, TRIED_AGAIN = 16, TRIED_EVERY = 128, MOST_TIMES = 255 }; /* times */
+enum {
+    STEP = 16,
+    TIME_BITS = 20,
+    TIMES_BITS = 12,
+    TIMES_SHIFT = 2 * TIME_BITS,
+    OWNER_SHIFT = TIMES_SHIFT + TIMES_BITS
+};
+enum { IN_A_ROW = 4, TRIED_EVERY = 1 << (TIMES_BITS - 2) }; /* times */
 
 typedef struct weights {
-    int64_t shared, alone;
-    unsigned times;
+    int64_t shared, alone; /* 0: not known */
+    int64_t times;
 } weights;
 
 static _Atomic uint64_t weighed[ENTRIES];
+
+static uint64_t key_of_weighed(const ct_weighed *job) {
+    const int magnitude = job->expected > 0 ? 63 - __builtin_clzll((unsigned long long)job->expected) : 0;
+    return key_of(job->fn, job->chunks * 64 + magnitude);
+}
 
 static weights weights_of(uint64_t key) {
     const uint64_t entry = atomic_load_explicit(&weighed[key % ENTRIES], memory_order_relaxed);
     const uint64_t mask = (1u << TIME_BITS) - 1;
     if (entry >> OWNER_SHIFT != key >> OWNER_SHIFT) return (weights){0, 0, 0};
     return (weights){(int64_t)(entry & mask), (int64_t)(entry >> TIME_BITS & mask),
-                     (unsigned)(entry >> TIMES_SHIFT & MOST_TIMES)};
+                     (int64_t)(entry >> TIMES_SHIFT & ((1 << TIMES_BITS) - 1))};
 }
 
-bool ct__cost_is_less_alone(ct_task fn, int64_t chunks) {
-    const weights w = weights_of(key_of(fn, chunks));
-    if (w.times < SHARED_FIRST || !w.alone) return w.times >= SHARED_FIRST;
-    const int64_t less = w.alone < w.shared ? w.alone : w.shared, more = w.alone + w.shared - less;
-    const bool tried = w.times == TRIED_AGAIN || (w.times % TRIED_EVERY == TRIED_EVERY - 1 && more < 2 * less);
-    return (w.alone <= w.shared) != tried;
+/* After 32, 128 and 512 times, and then again and again. */
+static bool is_tried_again(int64_t times) {
+    const int64_t in = times % TRIED_EVERY;
+    for (int64_t at = times < TRIED_EVERY ? 32 : TRIED_EVERY / 2; at < TRIED_EVERY; at *= 4)
+        if (in >= at && in < at + IN_A_ROW) return true;
+    return false;
 }
 
-void ct__cost_weigh(ct_task fn, int64_t chunks, bool alone, int64_t nanoseconds) {
-    const uint64_t key = key_of(fn, chunks);
+bool ct__cost_is_less_alone(const ct_weighed *job) {
+    const weights w = weights_of(key_of_weighed(job));
+    if (w.times < IN_A_ROW || !w.shared) return false;
+    if (w.times < 2 * IN_A_ROW || !w.alone) return true;
+    return (w.alone <= w.shared) != is_tried_again(w.times);
+}
+
+/* The least of late: a faster one counts at once, a slower one, which may have been interrupted, by and by. */
+static int64_t least_of_late(int64_t before, int64_t now) {
+    const int64_t most = (1 << TIME_BITS) - 1, step = now / STEP < 1 ? 1 : now / STEP < most ? now / STEP : most;
+    return !before || step < before ? step : before + (step - before) / 8;
+}
+
+void ct__cost_weigh(const ct_weighed *job, bool alone, int64_t nanoseconds) {
+    const uint64_t key = key_of_weighed(job);
     weights w = weights_of(key);
     int64_t *way = alone ? &w.alone : &w.shared;
-    const int64_t most = (1 << TIME_BITS) - 1, steps = nanoseconds / STEP < most ? nanoseconds / STEP : most;
-    *way = remembered(*way, steps);
-    w.times = w.times < MOST_TIMES ? w.times + 1 : TRIED_EVERY;
+    *way = least_of_late(*way, nanoseconds);
+    if (++w.times == 2 * TRIED_EVERY) w.times = TRIED_EVERY;
     atomic_store_explicit(&weighed[key % ENTRIES],
                           key >> OWNER_SHIFT << OWNER_SHIFT | (uint64_t)w.times << TIMES_SHIFT |
                               (uint64_t)w.alone << TIME_BITS | (uint64_t)w.shared,

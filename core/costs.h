@@ -16,8 +16,14 @@ void ct__cost_remember(ct_task fn, int64_t chunks, int64_t nanoseconds);
 
 /* Small jobs are weighed: what whole ones took, alone on the caller's thread or shared, decides which way the next one goes. What it costs
  * to bring their data to other caches and back depends on who had it before, and no count of chunks tells. The way that takes
- * longer is tried again once, and now and then if it does not take twice as long. */
-bool ct__cost_is_less_alone(ct_task fn, int64_t chunks);
-void ct__cost_weigh(ct_task fn, int64_t chunks, bool alone, int64_t nanoseconds);
+ * longer is tried again now and then, some times in a row, since the first finds the data where the other has left it. Jobs are told apart by
+ * what they are expected to take, too: one function may have large and small ones of as many chunks. */
+typedef struct ct_weighed {
+    ct_task fn;
+    int64_t chunks, expected; /* nanoseconds, if alone */
+} ct_weighed;
+
+bool ct__cost_is_less_alone(const ct_weighed *job);
+void ct__cost_weigh(const ct_weighed *job, bool alone, int64_t nanoseconds);
 
 #endif

@@ -449,7 +449,8 @@ void ct__parallel(int64_t chunks, ct_task fn, void *ctx) {
     const int64_t nanoseconds = chunks < INT64_MAX / 4 / (work.cost + 1) ? work.cost * chunks : INT64_MAX / 4;
     work.count = work.called = threads_that_pay(nanoseconds, chunks, threads);
     const bool weighed = work.called > 1 && nanoseconds < WEIGHED_TIME && !pool.host_run;
-    if (weighed && ct__cost_is_less_alone(fn, chunks)) work.count = work.called = 1;
+    const ct_weighed kind = {fn, chunks, nanoseconds};
+    if (weighed && ct__cost_is_less_alone(&kind)) work.count = work.called = 1;
     const int64_t start = ct__nanoseconds();
     if (!pool.host_run) {
         start_workers_locked(wanted);
@@ -468,7 +469,7 @@ void ct__parallel(int64_t chunks, ct_task fn, void *ctx) {
         if (work.called > 1) call_workers(&work);
         work_as_caller(&work);
         if (work.open) close_job();
-        if (weighed) ct__cost_weigh(fn, chunks, !work.open, ct__nanoseconds() - start);
+        if (weighed) ct__cost_weigh(&kind, !work.open, (work.open ? ct__nanoseconds() : pool.last_end) - start);
     }
     pthread_mutex_unlock(&pool.owner);
     if (error.code != CT_OK) ct__error_put(&error);

@@ -110,23 +110,27 @@ TEST(work_that_pays_is_shared_even_if_it_was_little_before) {
 
 static void weighed_chunk(void *ctx, int64_t chunk, int worker) { (void)ctx, (void)chunk, (void)worker; }
 
-/* How many of so many jobs go alone that take so long either way. */
+/* How many of so many jobs go alone that take so long either way; the first after others that went the other way takes three times that. */
 static int jobs_alone(int jobs, int64_t chunks, int64_t alone, int64_t shared) {
+    const ct_weighed job = {weighed_chunk, chunks, 20000};
     int count = 0;
+    bool before = false;
     for (int i = 0; i < jobs; i++) {
-        const bool by_itself = ct__cost_is_less_alone(weighed_chunk, chunks);
-        ct__cost_weigh(weighed_chunk, chunks, by_itself, by_itself ? alone : shared);
+        const bool by_itself = ct__cost_is_less_alone(&job);
+        ct__cost_weigh(&job, by_itself, (by_itself ? alone : shared) * (by_itself == before ? 1 : 3));
         count += by_itself;
+        before = by_itself;
     }
     return count;
 }
 
 TEST(small_work_goes_the_way_that_took_less_and_the_other_is_tried_again) {
-    CHECK(jobs_alone(3, 5, 9000, 30000) == 1); /* both are tried */
-    CHECK(jobs_alone(500, 5, 9000, 30000) == 499);
-    CHECK(jobs_alone(500, 6, 30000, 9000) == 2);
-    CHECK(jobs_alone(500, 7, 10000, 9000) == 5);   /* and more often where it hardly matters */
-    CHECK(jobs_alone(1000, 5, 30000, 9000) < 400); /* what changes is noticed */
+    CHECK(jobs_alone(8, 5, 9000, 18000) == 4); /* both are tried */
+    CHECK(jobs_alone(992, 5, 9000, 18000) == 992 - 12);
+    CHECK(jobs_alone(1000, 6, 18000, 9000) == 16);
+    CHECK(jobs_alone(10000, 6, 18000, 9000) < 60);
+    CHECK(jobs_alone(10000, 5, 18000, 9000) < 1200); /* what changes is noticed when the other way is tried */
+    CHECK(jobs_alone(10000, 6, 9000, 18000) > 8000);
 }
 
 enum { MANY = 16 };
