@@ -267,8 +267,12 @@ static inline __attribute__((always_inline)) void tile_body(const ct__tile *t, c
      * time: many at once would fill the queue that B's lines wait in as well. */
     const int group_bytes = sizeof(VEC) / LANES;
     const bool by_k = row == group_bytes && step != group_bytes;
+    const int64_t least_k = TILE_TIGHTENS && !t->far_c ? 8 : 4 * rows + TILE_PARTING;
     const bool unrolls = TILE_UNROLLS && full && rows >= TILE_ROWS / 2 && !prefetches &&
-                         (step == group_bytes || by_k) && t->k >= 4 * rows + TILE_PARTING;
+                         (step == group_bytes || by_k) && t->k >= least_k;
+    /* So few lines that one with each four groups is enough. */
+    const bool few_lines = TILE_TIGHTENS && prefetches && rows >= TILE_ROWS / 2 && step == group_bytes &&
+                           (span ? span >= 4 : t->ahead_step <= 16);
     int64_t c_left = unrolls && t->far_c ? rows : 0;
     const char *c_line = (const char *)t->c;
     char *to = (char *)t->copy;
@@ -292,7 +296,17 @@ again:;
         int64_t p = t->k;
         /* See below. */
         if (halves && runs <= 1) p = p > TILE_PARTING ? p - TILE_PARTING : 0;
-        if (prefetches) {
+        if (few_lines) {
+            for (; p >= 4; p -= 4) {
+                __builtin_prefetch(ahead, 0, 2);
+                ahead += 4 * t->ahead_step;
+                if (span && (span -= 4) <= 0) span += t->ahead_span, ahead += t->ahead_jump;
+                TILE_FOUR_ROWS
+            }
+            for (; p > 0; p--) {
+                TILE_STEP
+            }
+        } else if (prefetches) {
             const int64_t ahead_step = t->ahead_step;
             for (; p > 0; p--) {
                 if (span) {
