@@ -2,12 +2,14 @@
  * weight is packed once for all, [group][panel][tap][channel][panel's columns]; the source comes in blocks (implicit.h). */
 #include <string.h>
 
+#include "backends/cpu/gemm/caches.h"
 #include "core/threads.h"
 #include "ops/conv/cpu/implicit.h"
 
 enum {
     LINE_WEIGHTS = 128 << 10, /* bytes of weight to go over with every line of the result, at most */
-    FEW_LINES = 8             /* of the next block, which are prefetched at once */
+    FEW_LINES = 8,            /* of the next block, which are prefetched at once */
+    FEW_THREADS = 4           /* that read all of the weight from L3 */
 };
 
 typedef struct pass {
@@ -26,6 +28,7 @@ typedef struct pass {
     int64_t panel_bytes;                     /* all taps of a panel */
     char *packed, *workers;
     int64_t worker_bytes, sums_bytes, runs_bytes;
+    bool panels_kept; /* chunks of the same panels follow one another, not those of the same block */
     bool direct;      /* tiles write the result itself */
     bool lines_first; /* all panels of a line, then the next: the result is what takes the time */
     ct_gemm finish;
@@ -53,6 +56,11 @@ static void set_tensors(pass *s, const ct_conv_problem *p) {
     for (int a = 0; a < 3; a++) s->w_k[a] = g->w.k[a];
 }
 
+/* Some for every thread, of many four, since some may be slower than others. */
+static int64_t least_chunks(void) {
+    return ct__threads() > FEW_THREADS ? ct__max(CT__LEAST_CHUNKS, 4 * ct__threads()) : CT__LEAST_CHUNKS;
+}
+
 static void set_source(pass *s, int64_t *tables) {
     const ct_conv_geometry *g = &s->p->geometry;
     const bool transposed = s->p->kind == CT_CONV_INPUT_GRAD;
@@ -69,7 +77,7 @@ static void set_source(pass *s, int64_t *tables) {
     from->kernel = s->kernel;
     from->last = ct__source_channels_last(from);
     from->patches = ct__source_patches(from);
-    ct__source_cut(from, CT__BLOCK_BYTES, g->batch * g->groups, CT__LEAST_CHUNKS, 0);
+    ct__source_cut(from, CT__BLOCK_BYTES, g->batch * g->groups, least_chunks(), 0);
     const ct__taps *columns = &from->axis[2];
     s->sweep = OVER_CHANNELS;
     if (from->patches || (from->last && columns->spacing == 1)) s->sweep = OVER_ROW_CHANNELS;
@@ -108,7 +116,14 @@ static int64_t plan(pass *s, const ct_conv_problem *p, ct_gemm_activate activate
     s->panels = ct__ceil_div(s->channels, width);
     s->panel_bytes = ct__round_up(from->axis[0].count * from->axis[1].count * from->row_depth * width * size, 64);
     const int64_t blocks = p->geometry.batch * groups * from->axis[0].positions * from->line_blocks * from->segments;
-    s->panel_groups = blocks >= CT__LEAST_CHUNKS ? 1 : ct__min(s->panels, ct__ceil_div(CT__LEAST_CHUNKS, blocks));
+    /* Many threads multiply by as many panels as stay in the L2 of each: the whole weight, which others have packed, would come from L3
+     * again for every block. */
+    const ct_caches *caches = ct__caches();
+    const int64_t kept = ct__threads() > FEW_THREADS ? caches->l2_ways * caches->l2_way / 2 : INT64_MAX;
+    s->panels_kept = s->panels * s->panel_bytes > kept;
+    const int64_t wanted = ct__max(ct__ceil_div(least_chunks(), ct__max(blocks, 1)),
+                                   s->panels_kept ? ct__ceil_div(s->panels * s->panel_bytes, kept) : 1);
+    s->panel_groups = ct__max(ct__min(s->panels, wanted), 1);
     s->per_group = ct__ceil_div(s->panels, s->panel_groups);
     s->panel_groups = ct__ceil_div(s->panels, s->per_group);
     s->chunks = blocks * s->panel_groups;
@@ -342,6 +357,14 @@ static void compute_line(const pass *s, place *at, const ct__local *local, char 
     ct__gemm_isa->finish(&finish, sums, width, 0, positions, panel * width, have);
 }
 
+/* Which block and which group of panels a chunk is of. */
+static int64_t block_of(const pass *s, int64_t chunk) {
+    return s->panels_kept ? chunk % (s->chunks / s->panel_groups) : chunk / s->panel_groups;
+}
+static int64_t share_of(const pass *s, int64_t chunk) {
+    return s->panels_kept ? chunk / (s->chunks / s->panel_groups) : chunk % s->panel_groups;
+}
+
 static place place_of(const pass *s, int64_t block) {
     const ct__source *from = &s->source;
     place at = {0};
@@ -357,8 +380,8 @@ static void compute_block(void *ctx, int64_t chunk, int worker) {
     const pass *s = ctx;
     const ct__source *from = &s->source;
     const ct__taps *rows = &from->axis[1];
-    const int64_t share = chunk % s->panel_groups, later = chunk / s->panel_groups + 1;
-    place at = place_of(s, chunk / s->panel_groups);
+    const int64_t share = share_of(s, chunk), later = block_of(s, chunk) + 1;
+    place at = place_of(s, block_of(s, chunk));
     ct__local *local = (ct__local *)(void *)(s->workers + worker * s->worker_bytes);
     char *sums = local->buffer + from->bytes;
     ct__run *runs = (ct__run *)(void *)(sums + s->sums_bytes);
