@@ -3,6 +3,7 @@
 #define COTANGENT_OPS_RNN_RECURRENCE_H
 
 #include "backends/cpu/gemm/block.h"
+#include "backends/cpu/gemm/caches.h"
 #include "backends/cpu/gemm/terms.h"
 #include "backends/cpu/kernel.h"
 #include "backends/cpu/simd/vmath.h"
@@ -164,14 +165,19 @@ static inline bool recurrence_lengths(const recurrence *p, const ct_call *call, 
 }
 
 /* Sequences do not depend on one another: where every thread has a tile's rows of them, it takes its own through all
- * steps and waits for nobody. Else, or where the weights are too many to come from the last cache again and again,
- * each step is cut by hidden units, and each thread keeps its part of the weights in its own cache; where there are more
+ * steps and waits for nobody. So it does with fewer rows where the others are many, whom to wait for, and whose states to fetch, takes longer than
+ * to read all weights from a cache of its own at every step. Else, or where the weights are too many to come from the last cache again
+ * and again, each step is cut by hidden units, and each thread keeps its part of the weights in its own cache; where there are more
  * threads than blocks of units, several share a block, each with some of the sequences. Every unit of
  * every sequence is computed by itself: its bits do not depend on the cut, which may therefore depend on the number
  * of threads. */
 static inline bool recurrence_by_rows(const recurrence *p) {
-    return p->n >= (p->in_terms ? 16 : CT__TILE_ROWS_MAX) * ct__threads() &&
-           p->gates * p->h * p->h * p->size <= 4 << 20;
+    enum { MANY = 5, LEAST_ROWS = 4 }; /* threads, and rows for each */
+    const int64_t threads = ct__threads(), bytes = p->gates * p->h * p->h * p->size;
+    if (p->n >= (p->in_terms ? 16 : CT__TILE_ROWS_MAX) * threads) return bytes <= 4 << 20;
+    const ct_caches *caches = ct__caches();
+    return !p->in_terms && threads >= MANY && p->n >= LEAST_ROWS * threads &&
+           bytes <= caches->l2_ways * caches->l2_way * 5 / 8;
 }
 
 typedef struct recurrence_cut {
