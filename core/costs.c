@@ -54,6 +54,7 @@ enum {
     OWNER_SHIFT = TIMES_SHIFT + TIMES_BITS
 };
 enum { IN_A_ROW = 4, TRIED_EVERY = 1 << (TIMES_BITS - 2) }; /* times */
+enum { MARGIN = 8 };                                        /* shared, times vary more: it has to save an eighth */
 
 typedef struct weights {
     int64_t shared, alone; /* 0: not known */
@@ -87,20 +88,25 @@ bool ct__cost_is_less_alone(const ct_weighed *job) {
     const weights w = weights_of(key_of_weighed(job));
     if (w.times < IN_A_ROW || !w.shared) return false;
     if (w.times < 2 * IN_A_ROW || !w.alone) return true;
-    return (w.alone <= w.shared) != is_tried_again(w.times);
+    return (w.alone <= w.shared + w.shared / MARGIN) != is_tried_again(w.times);
 }
 
-/* The least of late: a faster one counts at once, a slower one, which may have been interrupted, by and by. */
-static int64_t least_of_late(int64_t before, int64_t now) {
-    const int64_t most = (1 << TIME_BITS) - 1, step = now / STEP < 1 ? 1 : now / STEP < most ? now / STEP : most;
-    return !before || step < before ? step : before + (step - before) / 8;
+/* What it usually takes: each time a step towards what it took now, so that neither one that was interrupted nor one that was lucky counts for
+ * much; of the first times the least, since code and threads were cold. */
+static int64_t usual(int64_t before, int64_t now, bool first) {
+    const int64_t most = (1 << TIME_BITS) - 1, time = now / STEP < 1 ? 1 : now / STEP < most ? now / STEP : most;
+    if (!before) return time;
+    if (first) return time < before ? time : before;
+    const int64_t reach = before / 4 + 1, step = time - before;
+    const int64_t next = before + (step > reach ? reach : step < -reach ? -reach : step);
+    return next < 1 ? 1 : next < most ? next : most;
 }
 
 void ct__cost_weigh(const ct_weighed *job, bool alone, int64_t nanoseconds) {
     const uint64_t key = key_of_weighed(job);
     weights w = weights_of(key);
     int64_t *way = alone ? &w.alone : &w.shared;
-    *way = least_of_late(*way, nanoseconds);
+    *way = usual(*way, nanoseconds, w.times < 2 * IN_A_ROW);
     if (++w.times == 2 * TRIED_EVERY) w.times = TRIED_EVERY;
     atomic_store_explicit(&weighed[key % ENTRIES],
                           key >> OWNER_SHIFT << OWNER_SHIFT | (uint64_t)w.times << TIMES_SHIFT |
