@@ -264,7 +264,8 @@ static int64_t next_size(int64_t n) { return n < 3 ? n + 1 : (n & (n - 1)) == 0 
 /* Where workers pack for themselves: strips of columns, of all k or, with a wait for one another in between, of some, such that a worker can
  * keep its B; and in them chunks of few rows. Of those tried, the ones that leave the thread with the most chunks the least to do. It
  * counts, for each k and in products: those of a chunk, to read or to pack its rows of A, and to begin it; the columns of B, of the
- * strips that a thread has and of another one, where it helps a slower thread; and to wait. The costs are what differences between
+ * strips that a thread has and of another one, where it helps a slower thread; and to wait. Against a strip of few columns an A that comes from
+ * L3 is multiplied faster than it comes. The costs are what differences between
  * cuts amounted to on Sapphire and Emerald Rapids; matrix registers multiply many times as fast as they are fed. */
 static void cut_strips(ct__plan *p, int64_t threads) {
     const ct__kernel *kernel = p->kernel;
@@ -273,6 +274,10 @@ static void cut_strips(ct__plan *p, int64_t threads) {
     const double begin = fast ? 640000 : 80000, wait = 20 * begin;
     const int64_t width = ct__panel_width(kernel), items = p->joint ? p->items : 1;
     const int64_t blocks = ct__ceil_div(p->k, p->depth), row_tiles = ct__ceil_div(p->m, p->tile_rows);
+    enum { NARROW = 48 }; /* columns */
+    const ct_caches *caches = ct__caches();
+    const bool far = p->m * p->k * ct__type_size(kernel->packed) > caches->l2_ways * caches->l2_way / 2;
+    const double least_wide = far && !fast ? NARROW : 0;
     /* Rows of A that lie side by side are read in runs of a chunk's height: short ones waste lines and pages. */
     const int64_t least_tiles = ct__min((packs_a && p->a.row == 1) || p->a_by_lines ? 4 : fast ? 2 : 1, row_tiles);
     double best = INFINITY;
@@ -288,8 +293,8 @@ static void cut_strips(ct__plan *p, int64_t threads) {
                 const int64_t rows = tiles * p->tile_rows, chunks = ct__ceil_div(p->m, rows) * strips;
                 const double rounds = (double)ct__ceil_div(chunks, threads) + 0.5, high = (double)rows,
                              wide = (double)cols;
-                const double cost =
-                    rounds * (high * wide + a_cost * high + begin / k) + b_cost * wide * seen + wait / k;
+                const double cost = rounds * (high * fmax(wide, least_wide) + a_cost * high + begin / k) +
+                                    b_cost * wide * seen + wait / k;
                 if (cost < best) best = cost, p->chunk_rows = rows, p->chunk_cols = cols, p->stage_depth = deep;
                 if (chunks <= threads || tiles == row_tiles) break;
             }
