@@ -13,8 +13,8 @@
 #define __grid_constant__
 #define __noinline__
 #define __launch_bounds__(...)
-#define __align__(bytes)        alignas(bytes)
-#define __shared__              static
+#define __align__(bytes) alignas(bytes)
+#define __shared__       static
 
 #ifndef CT_WARPS
 #define CT_DYNAMIC_SHARED(name) alignas(16) static char name[1 << 16]

@@ -125,7 +125,9 @@ extern "C" void ct_watch_banks(bool on, bool report, long *transactions, long *c
     *transactions = *conflicts = 0;
     for (const auto &line : ct_banks) {
         *transactions += line.second.transactions, *conflicts += line.second.conflicts;
-        if (report) fprintf(stderr, "line %d: %ld transactions, %ld conflicts\n", line.first, line.second.transactions, line.second.conflicts);
+        if (report)
+            fprintf(stderr, "line %d: %ld transactions, %ld conflicts\n", line.first, line.second.transactions,
+                    line.second.conflicts);
     }
     ct_banks.clear(), ct_counts_banks = on;
 }
@@ -161,22 +163,26 @@ extern "C" int ct_run_blocks(void (*kernel)(const void *), const void *arguments
             ct_coroutine *c = &ct_threads[t];
             c->stack.resize(CT_STACK), c->copies.clear(), c->waits = 0;
             getcontext(&c->context);
-            c->context.uc_stack.ss_sp = c->stack.data(), c->context.uc_stack.ss_size = CT_STACK, c->context.uc_link = nullptr;
+            c->context.uc_stack.ss_sp = c->stack.data(), c->context.uc_stack.ss_size = CT_STACK,
+            c->context.uc_link = nullptr;
             makecontext(&c->context, ct_body, 0);
         }
         for (bool goes = true; goes;) {
             goes = false;
-            for (unsigned w = 0; w < threads; w += 32)
-                do
+            for (unsigned w = 0; w < threads; w += 32) do
                     for (unsigned t = w; t < w + 32; t++)
                         if (!ct_threads[t].waits) threadIdx.x = t, swapcontext(&ct_scheduler, &ct_threads[t].context);
                 while (ct_release(w, w + 32, 1));
             goes = ct_release(0, threads, 2);
         }
-        for (unsigned t = 0; t < threads; t++) threadIdx.x = t, ct_expect(ct_threads[t].waits == 3, "it waits for ever");
+        for (unsigned t = 0; t < threads; t++)
+            threadIdx.x = t, ct_expect(ct_threads[t].waits == 3, "it waits for ever");
         for (unsigned w = 0; ct_counts_banks && w < threads / 32; w++) ct_count_banks(w);
         for (const char *c = ct_dynamic + shared; c < ct_dynamic + sizeof ct_dynamic; c++)
-            if ((unsigned char)*c != 0xff) { ct_expect(false, "it wrote behind its shared memory"); break; }
+            if ((unsigned char)*c != 0xff) {
+                ct_expect(false, "it wrote behind its shared memory");
+                break;
+            }
     }
     return ct_failures;
 }

@@ -20,9 +20,9 @@ typedef struct ct_cores_window {
     int32_t c, h, w;                 /* and in one image */
     int32_t height, width;           /* of the image */
     int32_t channels, rows, columns; /* of the window; columns are whole packs */
-    int32_t pitch; /* elements from channel to channel in shared memory; rows lie one behind the other */
-    int32_t pack;  /* neighbours along w that are copied at once: 1, 2 or 4 */
-    int32_t last;  /* neighbouring threads take neighbouring channels, else packs of a row */
+    int32_t pitch;        /* elements from channel to channel in shared memory; rows lie one behind the other */
+    int32_t pack;         /* neighbours along w that are copied at once: 1, 2 or 4 */
+    int32_t last;         /* neighbouring threads take neighbouring channels, else packs of a row */
     int32_t packs, items; /* packs of a row, and of all channels */
     uint32_t over_inner, over_middle; /* 2^32 / n, rounded up, of the two innermost counts */
 } ct_cores_window;
@@ -46,9 +46,9 @@ typedef struct ct_cuda_cores {
     int32_t tiles, tiles_each, column_blocks, row_blocks; /* tiles: of 8 input channels at one tap */
     int32_t warps_n, warps_k, tiles_warp; /* how the warps of a block divide its tiles, and the pixels of a chunk */
     int32_t depth; /* of an input's gradient: output channels that are in shared memory at a time */
-    int32_t raw_o, raw_c, raw_tap, raw_size; /* strides of its weights there as they are copied, and elements */
-    int32_t w_pack;                          /* weights that are copied at once: 1 or 4 */
-    uint32_t over_row;                       /* 2^32 / n of packs that a channel has of them */
+    int32_t raw_o, raw_c, raw_tap, raw_size;      /* strides of its weights there as they are copied, and elements */
+    int32_t w_pack;                               /* weights that are copied at once: 1 or 4 */
+    uint32_t over_row;                            /* 2^32 / n of packs that a channel has of them */
     uint32_t over_columns, over_taps, over_width; /* 2^32 / n of chunks' columns, taps and the kernel's width */
 } ct_cuda_cores;
 
