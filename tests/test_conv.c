@@ -219,9 +219,10 @@ static void check_bits(int64_t batch, int64_t ins, int64_t size, int64_t outs, i
 TEST(the_same_bits_at_any_number_of_threads) {
     for (int last = 0; last < 2; last++) {
         check_bits(3, 17, 20, 40, 3, 2, last);
-        check_bits(9, 40, 5, 130, 3, 2, last); /* several images to a block of the weight gradient, shared by panels */
-        check_bits(5, 3, 24, 40, 7, 2, last);  /* planes that it interleaves */
-        check_bits(16, 64, 4, 64, 3, 1, last); /* few of Winograd's tiles, shared by channels */
+        check_bits(9, 40, 5, 130, 3, 2, last);  /* several images to a block of the weight gradient, shared by panels */
+        check_bits(5, 3, 24, 40, 7, 2, last);   /* planes that it interleaves */
+        check_bits(4, 128, 6, 256, 3, 2, last); /* a weight of which each of many threads keeps a part */
+        check_bits(16, 64, 4, 64, 3, 1, last);  /* few of Winograd's tiles, shared by channels */
     }
     ct_set_threads(0);
 }

@@ -131,6 +131,7 @@ TEST(small_work_goes_the_way_that_took_less_and_the_other_is_tried_again) {
     CHECK(jobs_alone(10000, 6, 18000, 9000) < 60);
     CHECK(jobs_alone(10000, 5, 18000, 9000) < 1200); /* what changes is noticed when the other way is tried */
     CHECK(jobs_alone(10000, 6, 9000, 18000) > 8000);
+    CHECK(jobs_alone(1000, 7, 10000, 9500) > 900); /* too little to gain */
 }
 
 enum { MANY = 16 };
