@@ -22,7 +22,6 @@ typedef struct ct_elementwise_isa {
     void (*store_bf16)(uint16_t *to, const float *from, int64_t n);
     void (*stream)(char *to, const char *from, int64_t bytes); /* past the caches; `to` is aligned to 64 bytes */
     void (*fence)(void);                                       /* makes streamed bytes visible to other threads */
-    bool prefetches;                                           /* the next inputs of light ops while it streams */
 } ct_elementwise_isa;
 
 /* One op. An f16 or bf16 function gets f32 elements: the driver converts. */

@@ -173,13 +173,6 @@ static inline uint8_t b8_shr(uint8_t a, uint8_t b) { return a & (b ^ 1); }
         if (n > 0) vf32_store_##NAME##_n(to, vf32_load_n(from, (int)n), (int)n);       \
     }
 
-/* Measured on Zen 3 alone, where it gains a third. */
-#ifdef __AVX2__
-#define CT_PREFETCHES (CT_ISA_LEVEL == 1)
-#else
-#define CT_PREFETCHES false
-#endif
-
 #define CT_ELEMENTWISE_ISA_TABLE                                                                                   \
     CT_HALF_CONVERTERS(f16)                                                                                        \
     CT_HALF_CONVERTERS(bf16)                                                                                       \
@@ -191,7 +184,7 @@ static inline uint8_t b8_shr(uint8_t a, uint8_t b) { return a & (b ^ 1); }
         if (bytes > 0) memcpy(out, in, (size_t)bytes);                                                             \
     }                                                                                                              \
     static void fence(void) { simd_fence(); }                                                                      \
-    const ct_elementwise_isa CT_ISA_FN(ct__elementwise_isa) = {load_f16, store_f16, load_bf16,    store_bf16,      \
-                                                               stream,   fence,     CT_PREFETCHES};
+    const ct_elementwise_isa CT_ISA_FN(ct__elementwise_isa) = {load_f16,   store_f16, load_bf16,                   \
+                                                               store_bf16, stream,    fence};
 
 #endif
