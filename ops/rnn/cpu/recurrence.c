@@ -205,7 +205,7 @@ static bool forward_run(const ct_call *call, ct_stream *stream) {
     if (p->in_terms) start_terms(&f, terms);
     f.cut = recurrence_cut_of(p);
     const int64_t chunks = f.cut.rows * f.cut.units;
-    if (recurrence_by_rows(p)) ct__parallel(chunks, rows_chunk, &f);
+    if (recurrence_by_rows(&f.cut)) ct__parallel(chunks, rows_chunk, &f);
     else
         for (f.step = 0; f.step < p->steps; f.step++) ct__parallel(chunks, units_chunk, &f);
     put_last(&f, call->out[1], call->out[2]);

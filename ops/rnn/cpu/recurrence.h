@@ -164,36 +164,46 @@ static inline bool recurrence_lengths(const recurrence *p, const ct_call *call, 
     return true;
 }
 
-/* Sequences do not depend on one another: where every thread has a tile's rows of them, it takes its own through all
- * steps and waits for nobody. So it does with fewer rows where the others are many, whom to wait for, and whose states to fetch, takes longer than
- * to read all weights from a cache of its own at every step. Else, or where the weights are too many to come from the last cache again
- * and again, each step is cut by hidden units, and each thread keeps its part of the weights in its own cache; where there are more
- * threads than blocks of units, several share a block, each with some of the sequences. Every unit of
- * every sequence is computed by itself: its bits do not depend on the cut, which may therefore depend on the number
- * of threads. */
-static inline bool recurrence_by_rows(const recurrence *p) {
-    enum { MANY = 5, LEAST_ROWS = 4 }; /* threads, and rows for each */
-    const int64_t threads = ct__threads(), bytes = p->gates * p->h * p->h * p->size;
-    if (p->n >= (p->in_terms ? 16 : CT__TILE_ROWS_MAX) * threads) return bytes <= 4 << 20;
-    const ct_caches *caches = ct__caches();
-    return !p->in_terms && threads >= MANY && p->n >= LEAST_ROWS * threads &&
-           bytes <= caches->l2_ways * caches->l2_way * 5 / 8;
-}
-
+/* Every unit of every sequence is computed by itself: its bits do not depend on the cut, which may therefore depend on the number of
+ * threads. Sequences do not depend on one another: where every thread has a tile's rows of them, it takes its own through all
+ * steps and waits for nobody. Else, or where the weights are too many to come from the last cache again and again,
+ * each step is cut by hidden units, and each thread keeps its part of the weights in its own cache; where there are more
+ * threads than blocks of units, several share a block, each with some of the sequences. */
 typedef struct recurrence_cut {
     int64_t rows, units; /* parts that each is cut into */
 } recurrence_cut;
 
+/* For many threads: what one writes at a step, as few others as possible read, since to write again where many have read takes a processor a
+ * hundred nanoseconds for each line. So sequences are cut as far as pays for the multipliers, and units so far that all threads
+ * have a part and its weights fit the cache. One part of the units: nobody waits. */
+static inline recurrence_cut recurrence_cut_for_many(const recurrence *p, int64_t threads) {
+    enum { LEAST_ROWS = 4 };
+    const ct_caches *caches = ct__caches();
+    const int64_t bytes = p->gates * p->h * p->h * p->size, near = caches->l2_ways * caches->l2_way * 5 / 8;
+    const int64_t wanted = ct__max64(ct__ceil_div(threads * LEAST_ROWS, p->n), ct__ceil_div(bytes, near)),
+                  units = ct__min64(wanted, ct__min64(p->blocks, threads));
+    return (recurrence_cut){ct__max64(1, ct__min64(p->n / LEAST_ROWS, threads / units)), units};
+}
+
 static inline recurrence_cut recurrence_cut_of(const recurrence *p) {
-    enum { LEAST_ROWS = 8, LEAST_TERM_ROWS = 16 }; /* that a part keeps the multipliers busy with */
-    const int64_t threads = ct__threads();
+    enum {
+        LEAST_ROWS = 8,
+        LEAST_TERM_ROWS = 16,
+        MANY = 5
+    }; /* rows that a part keeps the multipliers busy with; threads */
+    const int64_t threads = ct__threads(), tile = p->in_terms ? 16 : CT__TILE_ROWS_MAX;
+    const bool apart = p->n >= tile * threads && p->gates * p->h * p->h * p->size <= 4 << 20;
     if (ct__grain(1 << 20) < (1 << 20)) /* tests cut everything */
-        return recurrence_by_rows(p) ? (recurrence_cut){p->n, 1} : (recurrence_cut){ct__min64(p->n, 3), p->blocks};
+        return apart ? (recurrence_cut){p->n, 1} : (recurrence_cut){ct__min64(p->n, 3), p->blocks};
     if (p->n * p->h * p->h * p->gates < 32768) return (recurrence_cut){1, 1};
-    if (recurrence_by_rows(p)) return (recurrence_cut){ct__min64(p->n, threads), 1};
+    if (apart) return (recurrence_cut){ct__min64(p->n, threads), 1};
+    if (!p->in_terms && threads >= MANY) return recurrence_cut_for_many(p, threads);
     const int64_t units = ct__min64(p->blocks, threads), rows = p->n / (p->in_terms ? LEAST_TERM_ROWS : LEAST_ROWS);
     return (recurrence_cut){ct__max64(ct__min64(rows, threads / units), 1), units};
 }
+
+/* Whether a part takes its sequences through all steps. */
+static inline bool recurrence_by_rows(const recurrence_cut *cut) { return cut->units == 1; }
 
 /* What is in a chunk of a step: rows [first, stop) and blocks of hidden units [block, end). */
 typedef struct recurrence_part {

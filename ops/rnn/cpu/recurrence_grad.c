@@ -224,7 +224,7 @@ static bool backward_run(const ct_call *call, ct_stream *stream) {
     w.cut = recurrence_cut_of(p);
     const int64_t chunks = w.cut.rows * w.cut.units;
     w.last = dh0 ? -1 : 0;
-    if (recurrence_by_rows(p)) ct__parallel(chunks, rows_chunk, &w);
+    if (recurrence_by_rows(&w.cut)) ct__parallel(chunks, rows_chunk, &w);
     else
         for (w.step = p->steps - 1; w.step >= w.last; w.step--) ct__parallel(chunks, units_chunk, &w);
     if (dh0) memcpy(ct__address(dh0, (size_t)p->size), w.dh, (size_t)state);
