@@ -536,6 +536,63 @@ TEST(winograd_is_chosen_unless_exact_is_asked_for) {
     CHECK(!uses_winograd(&wide, ct_randn(CT_DIMS(4, 64, 28, 28)), ct_randn(CT_DIMS(64, 64, 6, 6)), false));
 }
 
+/* What f32 gives for the same numbers, rounded: to the bit, since it is the same pass. */
+static void check_halves(ct_dtype dtype, bool last) {
+    const ct_dims image = last ? CT_DIMS(4, 28, 26, 64) : CT_DIMS(4, 64, 28, 26),
+                  weight = last ? CT_DIMS(3, 3, 64, 72) : CT_DIMS(72, 64, 3, 3);
+    ct_tensor *half[3] = {ct_cast(ct_randn(image), dtype), ct_cast(ct_randn(weight), dtype),
+                          ct_cast(ct_randn(CT_DIMS(72)), dtype)},
+              *wide[3], *grads[2][3], *y[2], *g = NULL;
+    for (int i = 0; i < 3; i++) wide[i] = ct_set_requires_grad(ct_cast(half[i], CT_F32), true);
+    for (int i = 0; i < 3; i++) ct_set_requires_grad(half[i], true);
+    for (int f32 = 0; f32 < 2; f32++) {
+        ct_tensor **in = f32 ? wide : half;
+        harness_log_start();
+        ct_tensor *out = ct_conv2d(in[0], in[1], .bias = in[2], .pad = 1, .channels_last = last);
+        if (!g) g = ct_cast(ct_randn(ct_shape(out)), dtype);
+        ct_tensor *cotangent = f32 ? ct_cast(g, CT_F32) : g;
+        REQUIRE(ct_grad(&out, 1, &cotangent, in, 3, grads[f32], 0));
+        harness_log_stop();
+        CHECK(times_chosen("winograd") == 3);
+        y[f32] = out;
+    }
+    CHECK(harness_same_bits(y[0], ct_cast(y[1], dtype)));
+    for (int i = 0; i < 3; i++) CHECK(harness_same_bits(grads[0][i], ct_cast(grads[1][i], dtype)));
+}
+
+/* With all that a call may have; then with an image between others, which is no copy as it lies. */
+static void check_halves_in_a_call(ct_dtype dtype) {
+    ct_tensor *y[2], *part[2];
+    ct_tensor *x = ct_cast(ct_randn(CT_DIMS(4, 80, 28, 26)), dtype),
+              *w = ct_cast(ct_randn(CT_DIMS(64, 64, 3, 3)), dtype), *b = ct_cast(ct_randn(CT_DIMS(64, 2)), dtype),
+              *r = ct_cast(ct_randn(CT_DIMS(4, 64, 28, 26)), dtype);
+    for (int f32 = 0; f32 < 2; f32++) {
+        const ct_dtype as = f32 ? CT_F32 : dtype;
+        ct_tensor *bias = ct_select(ct_cast(b, as), 1, 1), *middle = ct_slice(ct_cast(x, as), 1, 8, .stop = CT_SET(72)),
+                  *weight = ct_cast(w, as);
+        harness_log_start();
+        y[f32] = ct_conv2d(ct_contiguous(middle), weight, .bias = bias, .residual = ct_cast(r, as), .pad = 1,
+                           .activation = CT_ACT_GELU);
+        harness_log_stop();
+        CHECK(times_chosen("winograd") == 1);
+        harness_log_start();
+        part[f32] = ct_conv2d(middle, weight, .pad = 1);
+        harness_log_stop();
+        CHECK(times_chosen("winograd") == f32);
+    }
+    CHECK(harness_same_bits(y[0], ct_cast(y[1], dtype)));
+    ct_tensor *off = ct_abs(ct_sub(ct_cast(part[0], CT_F32), part[1])); /* of 576 terms */
+    CHECK(ct_item(ct_amax(off)) < (dtype == CT_BF16 ? 1.0 / 256 : 1.0 / 2048) * 24 * 6);
+}
+
+TEST(halves_are_convolved_in_f32_and_rounded_once) {
+    for (int last = 0; last < 2; last++) check_halves(CT_F16, last);
+    check_halves_in_a_call(CT_F16);
+    if (!strcmp(ct_isa(), "avx512amx")) return; /* its registers take bf16 as it is */
+    for (int last = 0; last < 2; last++) check_halves(CT_BF16, last);
+    check_halves_in_a_call(CT_BF16);
+}
+
 /* <conv(x), g> = <x, input gradient of g> = <w, weight gradient of g>: three algorithms for one sum. Of its N terms, normal
  * and of one size, each is right within the bound of winograd_lines.h; their errors add as the root of N does, which is the sum's
  * own size: so relative to that the tolerance is a few bounds. */

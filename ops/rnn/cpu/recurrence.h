@@ -186,11 +186,8 @@ static inline recurrence_cut recurrence_cut_for_many(const recurrence *p, int64_
 }
 
 static inline recurrence_cut recurrence_cut_of(const recurrence *p) {
-    enum {
-        LEAST_ROWS = 8,
-        LEAST_TERM_ROWS = 16,
-        MANY = 5
-    }; /* rows that a part keeps the multipliers busy with; threads */
+    enum { MANY = 5 };                             /* threads */
+    enum { LEAST_ROWS = 8, LEAST_TERM_ROWS = 16 }; /* that a part keeps the multipliers busy with */
     const int64_t threads = ct__threads(), tile = p->in_terms ? 16 : CT__TILE_ROWS_MAX;
     const bool apart = p->n >= tile * threads && p->gates * p->h * p->h * p->size <= 4 << 20;
     if (ct__grain(1 << 20) < (1 << 20)) /* tests cut everything */

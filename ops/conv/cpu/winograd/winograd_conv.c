@@ -1,8 +1,12 @@
 /* Winograd as a candidate of conv and both its gradients: which shapes it takes, and how each becomes a pass. */
 #include "backends/cpu/activate.h"
+#include "backends/cpu/gemm/plan.h"
 #include "backends/cpu/kernel.h"
+#include "ops/conv/cpu/halves.h"
 #include "ops/conv/cpu/kernels.h"
 #include "ops/conv/cpu/winograd/winograd_run.h"
+
+extern const ct_elementwise_isa CT_ISA_FN(ct__elementwise_isa);
 
 static void forward_pass(const ct_conv_problem *p, winograd_pass *w) {
     const ct_conv_geometry *g = &p->geometry;
@@ -51,8 +55,7 @@ static void input_pass(const ct_conv_problem *p, winograd_pass *w) {
     }
 }
 
-static void make_pass(const ct_call *call, ct_conv_problem *p, winograd_pass *w) {
-    ct__conv_problem(call, p);
+static void make_pass(const ct_conv_problem *p, winograd_pass *w) {
     if (p->kind == CT_CONV_INPUT_GRAD) input_pass(p, w);
     else forward_pass(p, w);
 }
@@ -94,7 +97,21 @@ static bool wins(const ct_conv_problem *p) {
         pixels * planes * vectors_out * (taps * (double)ins * seen / (adjoint ? strides : 1) * 1.05 + 20);
     double packed = (gradient ? 40 : 30) * taps * depth * (double)ins * vectors_out;
     if (g->channels_last && !gradient) packed = 0;
-    return 1.08 * products + 500 * transforms + weight * panels + 10000 < 0.95 * (direct + packed);
+    double other = 0.95 * (direct + packed), conversions = 0;
+    if (p->dtype != CT_F32) { /* there and back; pairs of bf16 are multiplied as fast as single floats */
+        const double pixels_in = (double)g->batch * (double)(in[0] * in[1] * in[2]);
+        conversions = 28 * (pixels_in * vectors_in + pixels * planes * vectors_out);
+        if (p->dtype == CT_BF16 && ct__gemm_isa->kernels[CT__KIND_BF16]) other *= 0.55;
+    }
+    return 1.08 * products + 500 * transforms + weight * panels + conversions + 10000 < other;
+}
+
+/* Halves in f32, where no matrix registers take them as they are. */
+static const char *refuses_halves(const ct_conv_problem *p) {
+    if (p->dtype != CT_F16 && p->dtype != CT_BF16) return "f64";
+    ct__gemm_ready();
+    if (p->dtype == CT_BF16 && ct__gemm_isa->blocks[CT__KIND_BF16]) return "there are matrix registers";
+    return ct__conv_halves_refuse(p);
 }
 
 const char *CT_ISA_FN(ct__winograd_can)(const ct_call *call) {
@@ -102,7 +119,6 @@ const char *CT_ISA_FN(ct__winograd_can)(const ct_call *call) {
     ct__conv_problem(call, &p);
     const ct_conv_geometry *g = &p.geometry;
     const ct_window *s = &g->window;
-    if (p.dtype != CT_F32) return "f32 only";
     if (s->stride[1] != s->stride[2] || s->kernel[1] != s->kernel[2]) return "height and width differ";
     if (s->kernel[1] % s->stride[1]) return "the stride does not divide the kernel";
     const int64_t taps = s->kernel[1] / s->stride[1];
@@ -113,23 +129,35 @@ const char *CT_ISA_FN(ct__winograd_can)(const ct_call *call) {
     if (g->groups != 1) return "groups";
     if (p.kind == CT_CONV_WEIGHT_GRAD && !p.w) return "the weight's gradient is not asked for";
     if (p.exact) return "exact was asked for";
+    const char *reason = p.dtype == CT_F32 ? NULL : refuses_halves(&p);
+    if (reason) return reason;
     return wins(&p) ? NULL : "too few channels or tiles to win";
 }
+
+/* Before that of a pass there are the copies of halves. */
+static size_t copies(const ct_conv_problem *p) { return p->dtype == CT_F32 ? 0 : ct__conv_halves_bytes(p); }
 
 size_t CT_ISA_FN(ct__winograd_scratch)(const ct_call *call) {
     ct_conv_problem p;
     winograd_pass w;
-    make_pass(call, &p, &w);
-    return p.kind == CT_CONV_WEIGHT_GRAD ? CT_ISA_FN(ct__winograd_weight_bytes)(&w)
-                                         : CT_ISA_FN(ct__winograd_pass_bytes)(&w);
+    ct__conv_problem(call, &p);
+    make_pass(&p, &w);
+    return copies(&p) + (p.kind == CT_CONV_WEIGHT_GRAD ? CT_ISA_FN(ct__winograd_weight_bytes)(&w)
+                                                       : CT_ISA_FN(ct__winograd_pass_bytes)(&w));
 }
 
 bool CT_ISA_FN(ct__winograd_run)(const ct_call *call, ct_stream *stream) {
+    const ct_elementwise_isa *isa = &CT_ISA_FN(ct__elementwise_isa);
     (void)stream;
-    ct_conv_problem p;
+    ct_conv_problem given;
     winograd_pass w;
-    make_pass(call, &p, &w);
-    if (p.kind == CT_CONV_WEIGHT_GRAD) CT_ISA_FN(ct__winograd_weight_pass)(&w, p.w, ct__scratch(call));
-    else CT_ISA_FN(ct__winograd_pass)(&w, ct__scratch(call));
+    ct__conv_problem(call, &given);
+    char *scratch = ct__scratch(call);
+    const ct_conv_problem p = given.dtype == CT_F32 ? given : ct__conv_halves_widen(&given, isa, scratch);
+    scratch += copies(&given);
+    make_pass(&p, &w);
+    if (p.kind == CT_CONV_WEIGHT_GRAD) CT_ISA_FN(ct__winograd_weight_pass)(&w, p.w, scratch);
+    else CT_ISA_FN(ct__winograd_pass)(&w, scratch);
+    if (given.dtype != CT_F32) ct__conv_halves_narrow(&given, &p, isa);
     return true;
 }
