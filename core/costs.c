@@ -54,7 +54,7 @@ enum {
     OWNER_SHIFT = TIMES_SHIFT + TIMES_BITS
 };
 enum { IN_A_ROW = 4, TRIED_EVERY = 1 << (TIMES_BITS - 2) }; /* times */
-enum { MARGIN = 8 };                                        /* shared, times vary more: it has to save an eighth */
+enum { MARGIN = 8 }; /* shared, times vary more: it has to save an eighth of what it takes so */
 
 typedef struct weights {
     int64_t shared, alone; /* 0: not known */

@@ -13,6 +13,9 @@ typedef void (*ct_task)(void *ctx, int64_t chunk, int worker);
  * on the caller's thread. Nested calls, and calls while another thread uses the pool, run on the caller's thread alone. */
 void ct__parallel(int64_t chunks, ct_task fn, void *ctx);
 int ct__threads(void); /* how many threads may work at once, the caller's included */
+/* Up to so many threads work is best cut as for one, and read by all what one has written. Above it each keeps to data of its own: the caches of
+ * many hold more than any job needs, and what many have read is slow to write again. How work is cut may hang on it, a sum never. */
+enum { CT__FEW_THREADS = 4 };
 /* From here on ct__threads() is this on this thread, so that scratch for each worker suffices whatever another thread sets; 0 lets
  * go. */
 void ct__threads_hold(int threads);

@@ -221,7 +221,7 @@ TEST(the_same_bits_at_any_number_of_threads) {
         check_bits(3, 17, 20, 40, 3, 2, last);
         check_bits(9, 40, 5, 130, 3, 2, last);  /* several images to a block of the weight gradient, shared by panels */
         check_bits(5, 3, 24, 40, 7, 2, last);   /* planes that it interleaves */
-        check_bits(4, 128, 6, 256, 3, 2, last); /* a weight of which each of many threads keeps a part */
+        check_bits(4, 128, 6, 512, 3, 2, last); /* a weight of which each of many threads keeps a part */
         check_bits(16, 64, 4, 64, 3, 1, last);  /* few of Winograd's tiles, shared by channels */
     }
     ct_set_threads(0);

@@ -115,8 +115,8 @@ TEST(half_types_are_rounded_once) {
     }
 }
 
-/* 9 sequences are always cut by hidden units; 60 are shared out among up to five threads, of which the fifth is one of many, and cut by both
- * for more threads than there are blocks of units. */
+/* 9 sequences are always cut by hidden units; 60 are shared out among up to four threads, by five where the weights fit 5/8 of an L2, and cut by
+ * both among 21. */
 TEST(the_same_bits_at_any_number_of_threads) {
     ct_seed(8);
     for (int n = 9; n <= 60; n += 51)

@@ -585,9 +585,43 @@ static void check_halves_in_a_call(ct_dtype dtype) {
     CHECK(ct_item(ct_amax(off)) < (dtype == CT_BF16 ? 1.0 / 256 : 1.0 / 2048) * 24 * 6);
 }
 
+/* Steps back that make up for a gap: as many elements from the first to the last as there are, but not those. */
+static void check_halves_with_a_gap(void) {
+    enum { ITEM = 64 * 28 * 28, GAP = 54, ROW = 28 };
+    ct_tensor *memory = ct_cast(ct_randn(CT_DIMS(2 * ITEM + GAP)), CT_F16),
+              *w = ct_cast(ct_randn(CT_DIMS(72, 64, 3, 3)), CT_F16);
+    ct_tensor *x = ct_wrap((uint16_t *)ct_data_mut(memory) + ROW - 1, CT_DIMS(2, 64, 28, 28), CT_F16,
+                           .strides = CT_DIMS(ITEM + GAP, 28 * 28, ROW, -1));
+    ct_tensor *off = ct_abs(ct_sub(ct_conv2d(x, w, .pad = 1), ct_conv2d(ct_contiguous(x), w, .pad = 1)));
+    CHECK(ct_item(ct_amax(off)) < 0.5); /* f16 of some 100 */
+}
+
+/* The input gradient, whose bias is of its own channels. */
+static void check_transposed_halves(void) {
+    ct_tensor *y[2], *x = ct_cast(ct_randn(CT_DIMS(4, 64, 14, 14)), CT_F16),
+                     *w = ct_cast(ct_randn(CT_DIMS(64, 48, 4, 4)), CT_F16), *b = ct_cast(ct_randn(CT_DIMS(48)), CT_F16);
+    for (int f32 = 0; f32 < 2; f32++) {
+        const ct_dtype as = f32 ? CT_F32 : CT_F16;
+        harness_log_start();
+        y[f32] = ct_conv_transpose2d(ct_cast(x, as), ct_cast(w, as), .bias = ct_cast(b, as), .stride = 2, .pad = 1);
+        harness_log_stop();
+        CHECK(times_chosen("winograd") == 1);
+    }
+    CHECK(harness_same_bits(y[0], ct_cast(y[1], CT_F16)));
+}
+
 TEST(halves_are_convolved_in_f32_and_rounded_once) {
-    for (int last = 0; last < 2; last++) check_halves(CT_F16, last);
+    for (int threads = 1; threads <= 7; threads += 3) {
+        ct_set_threads(threads);
+        for (int last = 0; last < 2; last++) check_halves(CT_F16, last);
+    }
+    ct_set_threads(0);
+    CHECK(ct_set_grain(1));
+    check_halves(CT_F16, false);
+    CHECK(ct_set_grain(0));
     check_halves_in_a_call(CT_F16);
+    check_transposed_halves();
+    check_halves_with_a_gap();
     if (!strcmp(ct_isa(), "avx512amx")) return; /* its registers take bf16 as it is */
     for (int last = 0; last < 2; last++) check_halves(CT_BF16, last);
     check_halves_in_a_call(CT_BF16);

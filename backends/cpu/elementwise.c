@@ -1,5 +1,5 @@
-/* The driver of elementwise kernels: collapses the dimensions of strided views, cuts the work into chunks that do not
- * depend on the number of threads, and feeds inner functions with contiguous elements, by way of small buffers where
+/* The driver of elementwise kernels: collapses the dimensions of strided views, cuts the work into chunks (no sum goes over
+ * them, so their size may depend on the number of threads), and feeds inner functions with contiguous elements, by way of small buffers where
  * an operand is strided, repeated or of a half type. */
 #include "backends/cpu/elementwise.h"
 
@@ -22,7 +22,6 @@ enum {
     PANEL_COLUMNS = 8, /* columns read at a time: at a stride of 4096 bytes, more would fall out of the cache */
     STREAM_BYTES = 16 * 1024 * 1024, /* an output this large would not stay in the caches: it is written past them */
     STREAM_ROW = 4096,               /* elements; rows shorter than this cost more at their ends than streaming gains */
-    FEW_THREADS = 4,                 /* that hardly have caches of their own for a part of the whole */
     LIGHT = 8,                       /* the most that an element costs of an op that waits for memory alone */
     STREAM_PART = 512,               /* bytes that are written between two groups of prefetches */
     OPERANDS = CT_ELEMENTWISE_INPUTS + 1,
@@ -71,7 +70,7 @@ static bool is_dense(const ct_view *v) {
 /* Work of about ten microseconds for an op that waits for memory; for many threads less, since what others have in their caches they read
  * sooner than one thread does. */
 static int64_t chunk_size(const ct_elementwise *op) {
-    const int64_t light = ct__threads() > FEW_THREADS ? 8192 : 32768;
+    const int64_t light = ct__threads() > CT__FEW_THREADS ? 8192 : 32768;
     return ct__grain(op->cost > 64 ? 2048 : op->cost > LIGHT ? 8192 : light);
 }
 

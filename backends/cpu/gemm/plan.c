@@ -7,8 +7,6 @@
 
 #include <math.h>
 
-enum { FEW = 4 }; /* threads */
-
 static bool is_float(ct_gemm_type t) { return t == CT_GEMM_F32 || t == CT_GEMM_BF16 || t == CT_GEMM_F16; }
 static bool is_integer(ct_gemm_type t) { return t >= CT_GEMM_I8 && t < CT_GEMM_TYPES; }
 
@@ -151,7 +149,7 @@ static bool a_spread_over_sets(const ct__plan *p, bool small) {
 static bool a_read_by_lines(const ct__plan *p) {
     const ct__kernel *kernel = p->kernel;
     const ct_caches *caches = ct__caches();
-    return ct__threads() <= FEW && a_readable_by_lines(p) && p->m >= 8 * kernel->block_rows &&
+    return ct__threads() <= CT__FEW_THREADS && a_readable_by_lines(p) && p->m >= 8 * kernel->block_rows &&
            p->n <= 4 * kernel->block_cols &&
            even_depth(p) * p->n * ct__type_size(kernel->packed) <= caches->l2_way * caches->l2_ways * 5 / 8;
 }
@@ -378,7 +376,7 @@ static bool packs_alone(const ct__plan *p) {
     if (p->items_apart || g->pack_a || g->pack_b || g->packed_b || p->offset_b || p->k == 0) return false;
     const bool small = is_small(p) && p->items == 1 && p->b.type == p->kernel->packed && p->b.col != 1;
     return small ? ct__threads() > 1
-                 : ct__threads() > FEW && (p->a_feed == CT__FEED_STAGED || p->b_feed == CT__FEED_STAGED);
+                 : ct__threads() > CT__FEW_THREADS && (p->a_feed == CT__FEED_STAGED || p->b_feed == CT__FEED_STAGED);
 }
 
 static void choose_feeds(ct__plan *p) {
@@ -386,7 +384,7 @@ static void choose_feeds(ct__plan *p) {
     p->a_by_k = !kernel->block && !p->g->pack_a && p->a.row == 1 && p->a.col != 1;
     /* Enough columns for few threads: each packs its share of B while its first row panel computes, for all rows, rather than to L3 and
      * back. Many threads would each read all of A for few columns. */
-    const bool wide = (b_copyable(p) || b_packable_ahead(p)) && !kernel->block && ct__threads() <= FEW &&
+    const bool wide = (b_copyable(p) || b_packable_ahead(p)) && !kernel->block && ct__threads() <= CT__FEW_THREADS &&
                       p->n >= 6 * ct__threads() * ct__panel_width(kernel);
     const bool small_m = p->m <= kernel->block_rows || wide;
     /* A high A that is packed anyway, for few blocks of columns: from memory into the cache of its worker, rather than to L3 and back. */

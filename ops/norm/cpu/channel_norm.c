@@ -16,8 +16,7 @@ enum {
     SETTLED = 512,         /* parts whose sums one task puts together, */
     PARAMETERS = 32,       /* and channels whose gradients are summed at a time */
     ROWS = 64,             /* of neighboring lines that are summed in the dtype itself before they go to f64 */
-    SPAN = 64,             /* fewest neighboring lines that are gone over apart from others */
-    FEW_THREADS = 4        /* that hardly have caches of their own for a part of the whole */
+    SPAN = 64              /* fewest neighboring lines that are gone over apart from others */
 };
 
 /* Of the parts of lines: count, mean, squared deviations; or the sums of g, g (x - m), x - m, with m the mean as given. */
@@ -198,7 +197,7 @@ static void settle_parameters(channel_tasks *t) {
 }
 
 static void run_passes(channel_job *j, const channel_code *code, int64_t bytes_an_element) {
-    channel_tasks t = {j, code, ct__threads() <= FEW_THREADS};
+    channel_tasks t = {j, code, ct__threads() <= CT__FEW_THREADS};
     if (is_local(j, bytes_an_element)) {
         ct__parallel(j->last ? j->items : sets_of(j), j->last ? item_task : set_task, &t);
         settle_parameters(&t);

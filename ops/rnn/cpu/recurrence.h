@@ -165,10 +165,10 @@ static inline bool recurrence_lengths(const recurrence *p, const ct_call *call, 
 }
 
 /* Every unit of every sequence is computed by itself: its bits do not depend on the cut, which may therefore depend on the number of
- * threads. Sequences do not depend on one another: where every thread has a tile's rows of them, it takes its own through all
- * steps and waits for nobody. Else, or where the weights are too many to come from the last cache again and again,
- * each step is cut by hidden units, and each thread keeps its part of the weights in its own cache; where there are more
- * threads than blocks of units, several share a block, each with some of the sequences. */
+ * threads. Sequences do not depend on one another: a part that has all units takes its sequences through all steps and waits for nobody. That
+ * is the cut where every thread has a tile's rows of them, and the weights are not too many to come from the last cache again and again. Else
+ * each step is cut by hidden units too, and each thread keeps its part of the weights in its own cache: by few threads as far as there are
+ * blocks of units, by many as recurrence_cut_for_many says. */
 typedef struct recurrence_cut {
     int64_t rows, units; /* parts that each is cut into */
 } recurrence_cut;
@@ -177,16 +177,15 @@ typedef struct recurrence_cut {
  * hundred nanoseconds for each line. So sequences are cut as far as pays for the multipliers, and units so far that all threads
  * have a part and its weights fit the cache. One part of the units: nobody waits. */
 static inline recurrence_cut recurrence_cut_for_many(const recurrence *p, int64_t threads) {
-    enum { LEAST_ROWS = 4 };
+    enum { ROWS = 4 }; /* with which the multipliers are nearly busy */
     const ct_caches *caches = ct__caches();
     const int64_t bytes = p->gates * p->h * p->h * p->size, near = caches->l2_ways * caches->l2_way * 5 / 8;
-    const int64_t wanted = ct__max64(ct__ceil_div(threads * LEAST_ROWS, p->n), ct__ceil_div(bytes, near)),
+    const int64_t wanted = ct__max64(ct__ceil_div(threads * ROWS, p->n), ct__ceil_div(bytes, near)),
                   units = ct__min64(wanted, ct__min64(p->blocks, threads));
-    return (recurrence_cut){ct__max64(1, ct__min64(p->n / LEAST_ROWS, threads / units)), units};
+    return (recurrence_cut){ct__max64(1, ct__min64(p->n / ROWS, threads / units)), units};
 }
 
 static inline recurrence_cut recurrence_cut_of(const recurrence *p) {
-    enum { MANY = 5 };                             /* threads */
     enum { LEAST_ROWS = 8, LEAST_TERM_ROWS = 16 }; /* that a part keeps the multipliers busy with */
     const int64_t threads = ct__threads(), tile = p->in_terms ? 16 : CT__TILE_ROWS_MAX;
     const bool apart = p->n >= tile * threads && p->gates * p->h * p->h * p->size <= 4 << 20;
@@ -194,7 +193,7 @@ static inline recurrence_cut recurrence_cut_of(const recurrence *p) {
         return apart ? (recurrence_cut){p->n, 1} : (recurrence_cut){ct__min64(p->n, 3), p->blocks};
     if (p->n * p->h * p->h * p->gates < 32768) return (recurrence_cut){1, 1};
     if (apart) return (recurrence_cut){ct__min64(p->n, threads), 1};
-    if (!p->in_terms && threads >= MANY) return recurrence_cut_for_many(p, threads);
+    if (!p->in_terms && threads > CT__FEW_THREADS) return recurrence_cut_for_many(p, threads);
     const int64_t units = ct__min64(p->blocks, threads), rows = p->n / (p->in_terms ? LEAST_TERM_ROWS : LEAST_ROWS);
     return (recurrence_cut){ct__max64(ct__min64(rows, threads / units), 1), units};
 }

@@ -11,14 +11,16 @@ typedef struct sizes {
     int64_t x, w, y, residual, bias, bias_grad;
 } sizes;
 
-/* Elements from the first to the last, as many as there are where there are no gaps; -1: there are. */
+/* Elements, where they lie in one run from the first on; -1: they do not. */
 static int64_t dense_size(const int64_t *size, const int64_t *stride, int n) {
     int64_t count = 1, span = 1;
+    bool forward = true; /* a step back could make up for a gap */
     for (int i = 0; i < n; i++) {
         count *= size[i];
         span += (size[i] - 1) * stride[i];
+        forward &= size[i] <= 1 || stride[i] >= 0;
     }
-    return count == 0 ? 0 : count == span ? count : -1;
+    return count == 0 ? 0 : forward && count == span ? count : -1;
 }
 
 static int64_t image_size(const ct_image_strides *s, int64_t batch, int64_t channels, const int64_t *size) {
@@ -50,8 +52,8 @@ static size_t bytes_of(const sizes *s) {
 
 const char *ct__conv_halves_refuse(const ct_conv_problem *p) {
     const sizes s = sizes_of(p);
-    if (s.x < 0 || s.w < 0 || s.y < 0 || s.residual < 0) return "halves with gaps";
-    return bytes_of(&s) > MOST_BYTES ? "many halves" : NULL;
+    if (s.x < 0 || s.w < 0 || s.y < 0 || s.residual < 0) return "halves that are not dense";
+    return bytes_of(&s) > MOST_BYTES ? "its copies in f32 would be large" : NULL;
 }
 
 size_t ct__conv_halves_bytes(const ct_conv_problem *p) {
@@ -64,13 +66,13 @@ typedef struct conversion {
     void (*store)(uint16_t *to, const float *from, int64_t n);
     uint16_t *half;
     float *wide;
-    int64_t count;
+    int64_t count, chunk;
     bool back;
 } conversion;
 
 static void convert_chunk(void *ctx, int64_t chunk, int worker) {
     const conversion *c = ctx;
-    const int64_t from = chunk * CHUNK, n = ct__min(CHUNK, c->count - from);
+    const int64_t from = chunk * c->chunk, n = ct__min(c->chunk, c->count - from);
     (void)worker;
     if (c->back) c->store(c->half + from, c->wide + from, n);
     else c->load(c->wide + from, c->half + from, n);
@@ -84,8 +86,9 @@ static void convert(const ct_conv_problem *p, const ct_elementwise_isa *isa, con
                     (uint16_t *)(uintptr_t)half,
                     (float *)(uintptr_t)wide,
                     count,
+                    ct__grain(CHUNK),
                     back};
-    ct__parallel(ct__ceil_div(count, CHUNK), convert_chunk, &c);
+    ct__parallel(ct__ceil_div(count, c.chunk), convert_chunk, &c);
 }
 
 ct_conv_problem ct__conv_halves_widen(const ct_conv_problem *p, const ct_elementwise_isa *isa, void *scratch) {

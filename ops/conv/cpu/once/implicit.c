@@ -8,8 +8,7 @@
 
 enum {
     LINE_WEIGHTS = 128 << 10, /* bytes of weight to go over with every line of the result, at most */
-    FEW_LINES = 8,            /* of the next block, which are prefetched at once */
-    FEW_THREADS = 4           /* that read all of the weight from L3 */
+    FEW_LINES = 8             /* of the next block, which are prefetched at once */
 };
 
 typedef struct pass {
@@ -58,7 +57,7 @@ static void set_tensors(pass *s, const ct_conv_problem *p) {
 
 /* Some for every thread, of many four, since some may be slower than others. */
 static int64_t least_chunks(void) {
-    return ct__threads() > FEW_THREADS ? ct__max(CT__LEAST_CHUNKS, 4 * ct__threads()) : CT__LEAST_CHUNKS;
+    return ct__threads() > CT__FEW_THREADS ? ct__max(CT__LEAST_CHUNKS, 4 * ct__threads()) : CT__LEAST_CHUNKS;
 }
 
 static void set_source(pass *s, int64_t *tables) {
@@ -119,7 +118,7 @@ static int64_t plan(pass *s, const ct_conv_problem *p, ct_gemm_activate activate
     /* Many threads multiply by as many panels as stay in the L2 of each: the whole weight, which others have packed, would come from L3
      * again for every block. */
     const ct_caches *caches = ct__caches();
-    const int64_t kept = ct__threads() > FEW_THREADS ? caches->l2_ways * caches->l2_way / 2 : INT64_MAX;
+    const int64_t kept = ct__threads() > CT__FEW_THREADS ? caches->l2_ways * caches->l2_way / 2 : INT64_MAX;
     s->panels_kept = s->panels * s->panel_bytes > kept;
     const int64_t wanted = ct__max(ct__ceil_div(least_chunks(), ct__max(blocks, 1)),
                                    s->panels_kept ? ct__ceil_div(s->panels * s->panel_bytes, kept) : 1);

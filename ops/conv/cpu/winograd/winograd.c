@@ -360,7 +360,6 @@ enum {
     BLOCK_BYTES = 640 << 10, /* of transformed tiles and products: about an L2 */
     UNCACHED = 12 << 20,     /* bytes of transformed weights that go to memory and back, */
     LARGE = 8 << 20,         /* and that are sliced where tiles are few */
-    FEW_THREADS = 4,         /* which share weights, */
     SMALL_WEIGHTS = 1 << 20, /* bytes: weights that any number of threads share */
     FEW_TILES = 128,
     SLICE = 128,            /* input channels: 590 KB of a panel of weights, as many of 32 tiles */
@@ -434,9 +433,9 @@ static void cut_pass(forward *f, int64_t block, bool few) {
     cut best = {0};
     for (int64_t group = panels; group >= least; group = winograd_next_size(panels, group)) {
         const int64_t left = l2_bytes() - group_bytes(f, group);
-        if (threads > FEW_THREADS && all > SMALL_WEIGHTS && left >= rows * tile_bytes(f, group))
+        if (threads > CT__FEW_THREADS && all > SMALL_WEIGHTS && left >= rows * tile_bytes(f, group))
             try_blocks(f, &best, OWN, group, ct__min(block, left / tile_bytes(f, group) / rows * rows), sections);
-        if (few && (threads > FEW_THREADS || (all > UNCACHED && tiles <= WINOGRAD_AT_ONCE)))
+        if (few && (threads > CT__FEW_THREADS || (all > UNCACHED && tiles <= WINOGRAD_AT_ONCE)))
             try_blocks(f, &best, SLICED, group, wide, sections);
     }
     const bool blocks_suffice = ct__ceil_div(tiles, block) * sections >= threads;

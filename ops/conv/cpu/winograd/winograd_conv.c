@@ -108,7 +108,7 @@ static bool wins(const ct_conv_problem *p) {
 
 /* Halves in f32, where no matrix registers take them as they are. */
 static const char *refuses_halves(const ct_conv_problem *p) {
-    if (p->dtype != CT_F16 && p->dtype != CT_BF16) return "f64";
+    if (p->dtype != CT_F16 && p->dtype != CT_BF16) return "f64 has no such kernel";
     ct__gemm_ready();
     if (p->dtype == CT_BF16 && ct__gemm_isa->blocks[CT__KIND_BF16]) return "there are matrix registers";
     return ct__conv_halves_refuse(p);
