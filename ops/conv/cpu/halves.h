@@ -6,7 +6,7 @@
 #include "backends/cpu/elementwise.h"
 #include "ops/conv/cpu/kernels.h"
 
-/* NULL, or why not: tensors with gaps, or so large that the copies would be a burden. */
+/* NULL, or why not: tensors that are not dense, or so large that the copies would be a burden. */
 const char *ct__conv_halves_refuse(const ct_conv_problem *problem);
 size_t ct__conv_halves_bytes(const ct_conv_problem *problem); /* of scratch, before that of the kernel of f32 */
 

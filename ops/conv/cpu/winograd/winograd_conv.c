@@ -98,7 +98,7 @@ static bool wins(const ct_conv_problem *p) {
     double packed = (gradient ? 40 : 30) * taps * depth * (double)ins * vectors_out;
     if (g->channels_last && !gradient) packed = 0;
     double other = 0.95 * (direct + packed), conversions = 0;
-    if (p->dtype != CT_F32) { /* there and back; pairs of bf16 are multiplied as fast as single floats */
+    if (p->dtype != CT_F32) { /* there and back; of bf16 two products take the time of one of f32 */
         const double pixels_in = (double)g->batch * (double)(in[0] * in[1] * in[2]);
         conversions = 28 * (pixels_in * vectors_in + pixels * planes * vectors_out);
         if (p->dtype == CT_BF16 && ct__gemm_isa->kernels[CT__KIND_BF16]) other *= 0.55;
