@@ -37,9 +37,69 @@ static inline void transpose_eight32(char *dst, int64_t dst_row, const char *src
         if (c < cols) _mm256_mask_storeu_ps(dst + c * dst_row, out, b[c]);
 }
 
+/* 4 by 4 in each quarter. */
+static inline void transpose_quarters32(__m512 a[4]) {
+    const __m512 ab = _mm512_unpacklo_ps(a[0], a[1]), AB = _mm512_unpackhi_ps(a[0], a[1]);
+    const __m512 cd = _mm512_unpacklo_ps(a[2], a[3]), CD = _mm512_unpackhi_ps(a[2], a[3]);
+    a[0] = (__m512)_mm512_unpacklo_pd((__m512d)ab, (__m512d)cd);
+    a[1] = (__m512)_mm512_unpackhi_pd((__m512d)ab, (__m512d)cd);
+    a[2] = (__m512)_mm512_unpacklo_pd((__m512d)AB, (__m512d)CD);
+    a[3] = (__m512)_mm512_unpackhi_pd((__m512d)AB, (__m512d)CD);
+}
+
+/* Sixteen rows of up to four columns, and up to four rows of up to sixteen columns: a third of the shuffles of a whole block. */
+static inline void transpose_narrow32(char *dst, int64_t dst_row, const char *src, int64_t src_row, int cols) {
+    const __mmask8 in = (__mmask8)((1u << cols) - 1u);
+    __m512 a[4];
+#pragma GCC unroll 4
+    for (int r = 0; r < 4; r++, src += src_row) {
+        a[r] = _mm512_castps128_ps512(_mm_maskz_loadu_ps(in, src));
+        a[r] = _mm512_insertf32x4(a[r], _mm_maskz_loadu_ps(in, src + 4 * src_row), 1);
+        a[r] = _mm512_insertf32x4(a[r], _mm_maskz_loadu_ps(in, src + 8 * src_row), 2);
+        a[r] = _mm512_insertf32x4(a[r], _mm_maskz_loadu_ps(in, src + 12 * src_row), 3);
+    }
+    transpose_quarters32(a);
+#pragma GCC unroll 4
+    for (int c = 0; c < 4; c++)
+        if (c < cols) _mm512_storeu_ps(dst + c * dst_row, a[c]);
+}
+static inline void store_quarters32(char *dst, int64_t dst_row, __m128 a, __m128 b, __m128 c, __m128 d, int cols,
+                                    __mmask8 out) {
+    if (cols > 0) _mm_mask_storeu_ps(dst, out, a);
+    if (cols > 1) _mm_mask_storeu_ps(dst + dst_row, out, b);
+    if (cols > 2) _mm_mask_storeu_ps(dst + 2 * dst_row, out, c);
+    if (cols > 3) _mm_mask_storeu_ps(dst + 3 * dst_row, out, d);
+}
+static inline void transpose_low32(char *dst, int64_t dst_row, const char *src, int64_t src_row, int rows, int cols,
+                                   int write) {
+    const __mmask16 in = (__mmask16)((1u << cols) - 1u);
+    const __mmask8 out = (__mmask8)((1u << write) - 1u);
+    __m512 a[4];
+#pragma GCC unroll 4
+    for (int r = 0; r < 4; r++) a[r] = r < rows ? _mm512_maskz_loadu_ps(in, src + r * src_row) : _mm512_setzero_ps();
+    transpose_quarters32(a);
+#define QUARTER(q)                                                                                                     \
+    store_quarters32(dst + 4 * (q)*dst_row, dst_row, _mm512_extractf32x4_ps(a[0], q), _mm512_extractf32x4_ps(a[1], q), \
+                     _mm512_extractf32x4_ps(a[2], q), _mm512_extractf32x4_ps(a[3], q), cols - 4 * (q), out);
+    QUARTER(0)
+    QUARTER(1)
+    QUARTER(2)
+    QUARTER(3)
+#undef QUARTER
+}
+
 /* rows <= 16, cols <= 16; writes `write` >= rows lanes of each destination row, zeros after rows. */
 static inline void transpose_block32(char *dst, int64_t dst_row, const char *src, int64_t src_row, int rows, int cols,
                                      int write) {
+    if (write <= 4 && cols > 4) {
+        transpose_low32(dst, dst_row, src, src_row, rows, cols, write);
+        return;
+    }
+    if (rows == 16 && cols <= 8) {
+        transpose_narrow32(dst, dst_row, src, src_row, cols < 4 ? cols : 4);
+        if (cols > 4) transpose_narrow32(dst + 4 * dst_row, dst_row, src + 16, src_row, cols - 4);
+        return;
+    }
     if (write <= 8 && cols <= 8) {
         transpose_eight32(dst, dst_row, src, src_row, rows, cols, write);
         return;

@@ -91,8 +91,11 @@ void CT_ISA_FN(ct__winograd_transpose)(char *dst, int64_t dst_row, const char *s
                                        int64_t cols, int64_t width);
 #define winograd_transpose CT_ISA_FN(ct__winograd_transpose)
 
-/* dst[(i * cols + j) * LANES + l] = plane[channel + l][row + i][col + j], zero outside the image and past `lanes`; plane
- * points at the first channel. */
+/* dst[(i * cols + j) * LANES + l] = plane[channel + l][row + i][col + j] inside the image, zero past `lanes`; plane points at the first
+ * channel. What lies outside the image is as it was: clear makes it zero, once for all channels. */
+void CT_ISA_FN(ct__winograd_clear)(float *dst, const winograd_image *x, int64_t row, int64_t rows, int64_t col,
+                                   int64_t cols);
+#define winograd_clear CT_ISA_FN(ct__winograd_clear)
 void CT_ISA_FN(ct__winograd_gather)(float *dst, const winograd_image *x, const float *plane, int lanes, int64_t row,
                                     int64_t rows, int64_t col, int64_t cols);
 #define winograd_gather CT_ISA_FN(ct__winograd_gather)

@@ -113,16 +113,21 @@ void CT_ISA_FN(ct__winograd_ask)(winograd_ahead *a) {
 
 /* ---- Tiles ---- */
 
+void winograd_clear(float *dst, const winograd_image *x, int64_t row, int64_t rows, int64_t col, int64_t cols) {
+    const int64_t first = ct__max64(0, -col), end = ct__min(cols, x->width - col);
+    for (int64_t i = 0; i < rows; i++, dst += cols * LANES) {
+        const bool outside = row + i < 0 || row + i >= x->height || end <= first;
+        const int64_t before = outside ? cols : first, after = outside ? cols : end;
+        if (before > 0) memset(dst, 0, (size_t)(before * LANES) * sizeof *dst);
+        if (after < cols) memset(dst + after * LANES, 0, (size_t)((cols - after) * LANES) * sizeof *dst);
+    }
+}
+
 void winograd_gather(float *dst, const winograd_image *x, const float *plane, int lanes, int64_t row, int64_t rows,
                      int64_t col, int64_t cols) {
     const int64_t first = ct__max64(0, -col), end = ct__min(cols, x->width - col);
-    for (int64_t i = 0; i < rows; i++, dst += cols * LANES) {
-        if (row + i < 0 || row + i >= x->height || end <= first) {
-            memset(dst, 0, (size_t)(cols * LANES) * sizeof *dst);
-            continue;
-        }
-        if (first > 0) memset(dst, 0, (size_t)(first * LANES) * sizeof *dst);
-        if (end < cols) memset(dst + end * LANES, 0, (size_t)((cols - end) * LANES) * sizeof *dst);
+    for (int64_t i = 0; i < rows && first < end; i++, dst += cols * LANES) {
+        if (row + i < 0 || row + i >= x->height) continue;
         const float *src = plane + (row + i) * x->h + (col + first) * x->w;
         float *to = dst + first * LANES;
         const int64_t count = end - first;
@@ -178,11 +183,15 @@ void CT_ISA_FN(ct__winograd_transform_tiles)(const winograd_points *v, const win
                     if (ahead) CT_ISA_FN(ct__winograd_ask)(ahead);
                     const int64_t left = col + t * x->step[1];
                     const bool inside = rows_inside && lanes == LANES && left >= 0 && left + wide <= x->width;
-                    if (!inside) winograd_gather(band, x, image + c, lanes, row, tall, left, wide);
+                    if (!inside) {
+                        winograd_clear(band, x, row, tall, left, wide);
+                        winograd_gather(band, x, image + c, lanes, row, tall, left, wide);
+                    }
                     transform_parities(v, x, to + t * v->tile + c, inside ? image + c + row * x->h + left * x->w : band,
                                        inside ? x->h : wide * LANES, inside ? x->w : LANES);
                 }
             } else {
+                if (c == 0) winograd_clear(band, x, row, tall, col, cols);
                 winograd_gather(band, x, image + c * x->c, lanes, row, tall, col, cols);
                 for (int64_t t = 0; t < run.count; t++) {
                     if (ahead) CT_ISA_FN(ct__winograd_ask)(ahead);

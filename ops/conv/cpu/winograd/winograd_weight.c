@@ -98,7 +98,10 @@ static void transform_plane(const gradient *g, const part *p, float *band, winog
                     y->c == 1 && lanes == LANES && row + step <= y->height && col + left + step <= y->width;
                 const float *src = inside ? image + c + row * y->h + (col + left) * y->w : band;
                 const int64_t src_row = inside ? y->h : pace * LANES, src_col = inside ? y->w : LANES;
-                if (!inside) winograd_gather(band, y, image + c * y->c, lanes, row, step, col + left, pace);
+                if (!inside) {
+                    if (c == p->channel || y->c == 1) winograd_clear(band, y, row, step, col + left, pace);
+                    winograd_gather(band, y, image + c * y->c, lanes, row, step, col + left, pace);
+                }
                 for (int64_t i = 0; bias && i < step; i++)
                     for (int64_t j = 0; j < pace; j++) sum = vf32_add(sum, vf32_load(src + i * src_row + j * src_col));
                 for (int64_t j = 0; j < pace; j += step, to += g->width) {
