@@ -8,6 +8,7 @@
  * blocks of tiles, as large as the L2 of a worker holds their weights. Where not even those of one panel fit, tiles and
  * weights are transformed a slice of the input channels at a time. */
 #include "ops/conv/cpu/winograd/winograd.h"
+#include "backends/cpu/gemm/block.h"
 #include "backends/cpu/gemm/caches.h"
 #include "ops/conv/cpu/winograd/winograd_panels.h"
 
@@ -239,17 +240,46 @@ static weights own_weights(const forward *f, float *u, int64_t panel, int64_t en
     return own;
 }
 
-static void transform_own(const weights *own, int64_t end) {
+/* Workers begin at different places: those that transform the same weights would otherwise wait for the same lines. */
+static void transform_own(const weights *own, int64_t end, int worker) {
     const bool all = winograd_parities(&own->frame->y) > 1; /* parities are not cut */
     const int64_t blocks = own->frame->pass->kernel[0] * own->in_blocks;
     const int64_t first = all ? 0 : own->first * own->width / LANES,
-                  last = all ? own->vectors : ct__min(end * own->width / LANES, own->vectors);
-    for (int64_t chunk = first * blocks; chunk < last * blocks; chunk++) transform_weights((void *)own, chunk, 0);
+                  last = all ? own->vectors : ct__min(end * own->width / LANES, own->vectors),
+                  chunks = (last - first) * blocks, begin = chunks * worker / ct__threads();
+    for (int64_t i = 0; i < chunks; i++) transform_weights((void *)own, first * blocks + (begin + i) % chunks, 0);
 }
 
 /* ---- By slices ---- */
 
 enum { PANELS_AT_ONCE = 4 }; /* whose products stay in cache while tiles are transformed, once for all of them */
+
+/* The weights of panel `at`, input channels [k, k + slice): runs of contiguous bytes, or none. */
+static ct__spans weights_of(const forward *f, int64_t at, int64_t k) {
+    const winograd_pass *p = f->frame.pass;
+    const int64_t taps = p->kernel[1] * p->kernel[2], out = at * f->weights.width,
+                  outs = ct__min(f->weights.width, p->out_channels - out), ins = ct__min(f->slice, p->in_channels - k);
+    const char *from = (const char *)(p->w + out * p->w_out + k * p->w_in);
+    if (outs <= 0 || p->w_k[2] != 1 || p->w_k[1] != p->kernel[2]) return (ct__spans){0};
+    if (p->w_in == taps) return (ct__spans){from, outs, p->w_out * 4, ins * taps * 4};
+    if (p->w_out == taps) return (ct__spans){from, ins, p->w_in * 4, outs * taps * 4};
+    return (ct__spans){0};
+}
+
+/* Those that follow panel `at` of the panels [first, end) that are multiplied together, of the share's last_panel. */
+static ct__spans weights_after(const forward *f, int64_t at, int64_t first, int64_t end, int64_t last_panel,
+                               int64_t k) {
+    if (at + 1 < end) return weights_of(f, at + 1, k);
+    if (k + f->slice < f->frame.pass->in_channels) return weights_of(f, first, k + f->slice);
+    return end < last_panel ? weights_of(f, end, 0) : (ct__spans){0};
+}
+
+/* The share of a point. */
+static void prefetch_share(const ct__spans *all, int64_t point) {
+    const int64_t first = all->count * point / WINOGRAD_POINTS, end = all->count * (point + 1) / WINOGRAD_POINTS;
+    const ct__spans part = {all->at + first * all->stride, end - first, all->stride, all->bytes};
+    ct__prefetch_now(&part);
+}
 
 /* A chunk is a block of tiles, all of one plane, and a share of the output channels. */
 static void block_of_slices(void *ctx, int64_t chunk, int worker) {
@@ -290,8 +320,10 @@ static void block_of_slices(void *ctx, int64_t chunk, int worker) {
             CT_ISA_FN(ct__winograd_ahead_start)(&reads, WINOGRAD_POINTS * (end_panel - panel));
             for (int64_t at = panel; at < end_panel; at++) {
                 const weights own = own_weights(&part, u, at, at + 1);
-                transform_own(&own, at + 1);
+                transform_own(&own, at + 1, 0);
+                const ct__spans next = weights_after(f, at, panel, end_panel, of.end_panel, k);
                 for (int64_t point = 0; point < WINOGRAD_POINTS; point++) {
+                    prefetch_share(&next, point);
                     CT_ISA_FN(ct__winograd_ask)(&reads);
                     multiply_panel(&part, &of, &own, &product, &all, 1, v, m, point, at);
                 }
@@ -325,7 +357,7 @@ static void block_of_tiles(void *ctx, int64_t chunk, int worker) {
     weights own = f->weights;
     if (f->from == OWN) {
         own = own_weights(f, m + WINOGRAD_POINTS * f->m_point, of.panel, of.end_panel);
-        if (*held != group) transform_own(&own, of.end_panel);
+        if (*held != group) transform_own(&own, of.end_panel, worker);
         *held = group;
     }
     int64_t low, high, done;
@@ -364,9 +396,11 @@ enum {
     FEW_TILES = 128,
     SLICE = 128,            /* input channels: 590 KB of a panel of weights, as many of 32 tiles */
     FETCHED_TILES = 8,      /* a chunk fetches shared weights in the time that the products of so many tiles take, */
-    TRANSFORMED_TILES = 9,  /* transforms its own in that of so many, */
-    READ_TILES = 2,         /* reads them from L2 in that of so many, */
-    TRANSFORM_COLUMNS = 12, /* and transforms its tiles in the time that so many columns of products take */
+    OWN_TILES = 36,         /* transforms its own in that of so many, */
+    READ_TILES = 5,         /* reads them from L2 in that of so many, */
+    SLICED_TILES = 6,       /* or transforms them by the slice, prefetched, in that of so many, */
+    FIRST_TILES = 14,       /* and of so many more where its worker has not read them before, */
+    TRANSFORM_COLUMNS = 22, /* and transforms its tiles in the time that so many columns of products take */
 };
 
 /* What is left of an L2 beside what passes through. */
@@ -392,22 +426,29 @@ typedef struct cut {
     double time;
 } cut;
 
+/* How many chunks one after the other the last thread is done after: on servers that are shared with others some processors are half as fast as the rest,
+ * now this one, now that one, which matters the less the more chunks there are to help with. */
+static double rounds_of(int64_t chunks, int64_t threads) {
+    const double rounds = (double)ct__ceil_div(chunks, threads);
+    return threads > CT__FEW_THREADS ? rounds + 0.5 / rounds : rounds;
+}
+
 static double time_of(const forward *f, const cut *c, int64_t sections) {
     const int64_t threads = ct__threads(), groups = ct__ceil_div(ct__max64(1, f->weights.panels), c->group);
     const int64_t chunks = ct__ceil_div(ct__max64(1, f->frame.tiles.count), c->block) * groups * sections;
-    const double rounds = (double)ct__ceil_div(chunks, threads), columns = (double)(c->group * f->weights.width),
+    const double rounds = rounds_of(chunks, threads), columns = (double)(c->group * f->weights.width),
                  block = (double)c->block;
     if (c->from == SHARED) return rounds * (columns * (block + FETCHED_TILES) + TRANSFORM_COLUMNS * block);
     if (c->from == OWN) { /* a worker whose chunks are of two groups transforms both */
         const double times = groups > 1 && threads % groups ? 2 : 1;
         return rounds * ((columns + TRANSFORM_COLUMNS) * block + READ_TILES * columns) +
-               times * TRANSFORMED_TILES * columns / (double)f->section;
+               times * OWN_TILES * columns / (double)f->section;
     }
     const int64_t panels = ct__min(c->group, PANELS_AT_ONCE), transforms = ct__ceil_div(c->group, PANELS_AT_ONCE);
     const int64_t bytes =
         WINOGRAD_POINTS * 4 * ((SLICE + panels * f->weights.width) * c->block + SLICE * f->weights.width);
-    const double time =
-        rounds * (columns * (block + TRANSFORMED_TILES) + (double)(TRANSFORM_COLUMNS * transforms) * block);
+    const double time = rounds * (columns * (block + SLICED_TILES) + (double)(TRANSFORM_COLUMNS * transforms) * block) +
+                        (double)ct__ceil_div(groups, threads) * FIRST_TILES * columns;
     return bytes > l2_bytes() ? 1.25 * time : time;
 }
 
@@ -424,7 +465,7 @@ static void try_blocks(const forward *f, cut *best, weights_from from, int64_t g
 
 /* Cuts the tiles into blocks and the output channels into groups of panels: the cut after which the threads are done soonest. A
  * result is computed by itself, so its bits do not depend on it. */
-static void cut_pass(forward *f, int64_t block, bool few) {
+static void cut_pass(forward *f, int64_t block, bool sliced) {
     const int64_t threads = ct__threads(), panels = ct__max64(1, f->weights.panels), rows = f->kernel->rows;
     const int64_t sections = ct__ceil_div(ct__max64(1, f->frame.planes), f->section), tiles = f->frame.tiles.count;
     const int64_t all = WINOGRAD_POINTS * 4 * f->weights.point,
@@ -435,7 +476,8 @@ static void cut_pass(forward *f, int64_t block, bool few) {
         const int64_t left = l2_bytes() - group_bytes(f, group);
         if (threads > CT__FEW_THREADS && all > SMALL_WEIGHTS && left >= rows * tile_bytes(f, group))
             try_blocks(f, &best, OWN, group, ct__min(block, left / tile_bytes(f, group) / rows * rows), sections);
-        if (few && (threads > CT__FEW_THREADS || (all > UNCACHED && tiles <= WINOGRAD_AT_ONCE)))
+        if (sliced && all > SMALL_WEIGHTS &&
+            (threads > CT__FEW_THREADS || (all > UNCACHED && tiles <= WINOGRAD_AT_ONCE)))
             try_blocks(f, &best, SLICED, group, wide, sections);
     }
     const bool blocks_suffice = ct__ceil_div(tiles, block) * sections >= threads;
@@ -473,12 +515,12 @@ static void plan(const winograd_pass *p, forward *f) {
     const int64_t bytes = v_bytes * winograd_slots(g, f->section) + m_bytes;
     const int64_t block = ct__max64(BLOCK_BYTES / bytes / rows, f->section > 1 ? 1 : 2) * rows;
     /* The sums of a slice are those of a k block only where a block is no shorter. */
-    bool few = g->tiles.count > 0 && g->tiles.count <= FEW_TILES && WINOGRAD_POINTS * 4 * s->point > LARGE &&
-               f->kernel->depth >= SLICE &&
-               planes * p->kernel[0] * winograd_parities(&g->x) * winograd_parities(&g->y) == 1;
-    for (int a = 0; a < 3; a++) few = few && CT_ISA_FN(ct__winograd_phases)(p, a) == 1;
+    bool sliceable = g->tiles.count > 0 && f->kernel->depth >= SLICE &&
+                     planes * p->kernel[0] * winograd_parities(&g->x) * winograd_parities(&g->y) == 1;
+    for (int a = 0; a < 3; a++) sliceable = sliceable && CT_ISA_FN(ct__winograd_phases)(p, a) == 1;
+    const bool few = sliceable && g->tiles.count <= FEW_TILES && WINOGRAD_POINTS * 4 * s->point > LARGE;
     f->slice = few ? SLICE : p->in_channels;
-    cut_pass(f, block, few);
+    cut_pass(f, block, few || (sliceable && p->in_channels <= SLICE));
     f->block = ct__max64(1, ct__grain(f->block));
     f->blocks = ct__ceil_div(g->tiles.count, f->block);
     f->together = ct__min(f->section, ct__ceil_div(2 * rows, f->block));
