@@ -181,10 +181,20 @@ static double cost(const ct__kernel *kernel, int64_t m, int64_t n, int64_t k, bo
            (c_contiguous ? 0.0 : 0.5) * (double)m * (double)n;
 }
 
+/* Both operands transposed, for many threads: as C^T = B^T A^T no worker has to transpose what it packs, and A, which all of them read, needs no
+ * copy; only C is transposed, once, on its way out. Not with an old C, which would be added after the sums instead of before them. */
+static bool transposes_c_alone(const ct_gemm *g) {
+    const double least = 128.0 * 128.0 * 128.0;
+    return ct__threads() > CT__FEW_THREADS && g->a_row == 1 && g->a_col != 1 && g->b_row == 1 && g->b_col != 1 &&
+           g->c_col == 1 && !g->accumulate && !(g->bias_row && g->bias_col) &&
+           (double)g->m * (double)g->n * (double)g->k >= least;
+}
+
 static bool better_swapped(const ct_gemm *g, const ct__kernel *kernel) {
     if (g->pack_a || g->pack_b || g->packed_b || g->store) return false;
     /* The i8 tile is not symmetric in its operands. */
     if (kernel->unsigned_a) return false;
+    if (transposes_c_alone(g)) return true;
     const double plain = cost(kernel, g->m, g->n, g->k, g->b_col == 1, g->c_col == 1);
     const double swapped = cost(kernel, g->n, g->m, g->k, g->a_row == 1, g->c_row == 1);
     return swapped < 0.97 * plain;
@@ -373,8 +383,9 @@ static void cut(ct__plan *p) {
  * sixteen processors ten times what it takes to read and pack the operand itself. */
 static bool packs_alone(const ct__plan *p) {
     const ct_gemm *g = p->g;
-    if (p->items_apart || g->pack_a || g->pack_b || g->packed_b || p->offset_b || p->k == 0) return false;
-    const bool small = is_small(p) && p->items == 1 && p->b.type == p->kernel->packed && p->b.col != 1;
+    const bool gathers = g->pack_a || g->pack_b;
+    if (p->items_apart || (gathers && p->kernel->group > 1) || g->packed_b || p->offset_b || p->k == 0) return false;
+    const bool small = !gathers && is_small(p) && p->items == 1 && p->b.type == p->kernel->packed && p->b.col != 1;
     return small ? ct__threads() > 1
                  : ct__threads() > CT__FEW_THREADS && (p->a_feed == CT__FEED_STAGED || p->b_feed == CT__FEED_STAGED);
 }
