@@ -416,13 +416,13 @@ static void choose_feeds(ct__plan *p) {
     }
     p->own_copies = packs_alone(p);
     if (!p->own_copies) return;
-    /* A that tiles cannot read is packed once for all strips of columns, in spite of that, unless it is small. */
+    /* A that tiles cannot read is packed once for all strips of columns, in spite of that, unless it is small and need not be gathered. */
     enum { SMALL_A = 2 << 20 };
     if (p->a_feed != CT__FEED_DIRECT) {
         const bool small = p->m * p->k * ct__type_size(kernel->packed) <= SMALL_A;
         p->a_by_lines = a_spread_over_sets(p, small) && a_readable_by_lines(p);
         p->a_feed = p->a_by_lines || a_readable_by_rows(p) ? CT__FEED_DIRECT
-                    : small                                ? CT__FEED_PRIVATE
+                    : small && !p->g->pack_a               ? CT__FEED_PRIVATE
                                                            : CT__FEED_STAGED;
     }
     if (p->b_feed != CT__FEED_DIRECT) p->b_feed = b_copyable(p) ? CT__FEED_COPIED : CT__FEED_PRIVATE;
