@@ -223,6 +223,8 @@ TEST(the_same_bits_at_any_number_of_threads) {
         check_bits(5, 3, 24, 40, 7, 2, last);   /* planes that it interleaves */
         check_bits(4, 128, 6, 512, 3, 2, last); /* a weight of which each of many threads keeps a part */
         check_bits(16, 64, 4, 64, 3, 1, last);  /* few of Winograd's tiles, shared by channels */
+        check_bits(16, 64, 7, 96, 3, 2, last);  /* lines so short that patches are gathered */
+        check_bits(8, 96, 20, 130, 3, 1, last); /* weights that are transformed by the slice */
     }
     ct_set_threads(0);
 }

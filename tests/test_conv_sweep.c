@@ -13,11 +13,11 @@
 
 #include "tests/harness.h"
 
-enum { CONFIGURATIONS = 2400, LARGE_ONES = 60, USUAL_ONES = 360, TILED_ONES = 60 };
+enum { CONFIGURATIONS = 2400, LARGE_ONES = 60, USUAL_ONES = 360, TILED_ONES = 60, GATHERED_ONES = 90 };
 enum { LAMBDA = 8, GROWTH = 64, WORK = 60000, USUAL_WORK = 600000, LARGE_WORK = 3000000 };
 /* Usual ones have several groups and 3x3 windows next to each other, which kernels of their own take; tiled ones are what
- * Winograd takes. */
-typedef enum flavour { SMALL, LARGE, USUAL, TILED } flavour;
+ * Winograd takes, gathered ones what is gathered: small images of short lines with many channels. */
+typedef enum flavour { SMALL, LARGE, USUAL, TILED, GATHERED } flavour;
 
 typedef struct config {
     int rank, batch, groups, in_each, out_each;
@@ -96,11 +96,29 @@ static bool draw_tiled(config *c) {
     return true;
 }
 
+static bool draw_gathered(config *c) {
+    static const int channels[] = {9, 17, 40, 70, 130};
+    c->batch = below(8) ? 1 + below(9) : 0, c->groups = 1 + below(2), c->depthwise = false;
+    c->in_each = one_of(channels, 3), c->out_each = one_of(channels + 2, 3);
+    c->dtype = below(2) ? CT_F32 : CT_F64;
+    for (int a = 3 - c->rank; a < 3; a++) {
+        c->kernel[a] = 1 + below(c->rank == 3 ? 2 : 4), c->stride[a] = 1 + below(3), c->dilation[a] = 1 + below(2);
+        const int span = c->dilation[a] * (c->kernel[a] - 1) + 1;
+        c->in[a] = 1 + below(8), c->before[a] = c->after[a] = 0;
+        if (c->mode == CT_SAME) c->mode = CT_EXPLICIT;
+        if (c->mode == CT_EXPLICIT) c->before[a] = below(span), c->after[a] = below(span);
+        const int room = c->in[a] + c->before[a] + c->after[a] - span;
+        if (room < 0 || room / c->stride[a] + 1 > 5) return false;
+        c->out[a] = room / c->stride[a] + 1;
+    }
+    return true;
+}
+
 static config draw(int number, flavour kind) {
     static const int channels[] = {1, 2, 3, 5, 8, 17, 33, 70},
                      dtypes[] = {CT_F32, CT_F32, CT_F64, CT_F32, CT_BF16, CT_F16};
     for (;;) {
-        const bool large = kind == LARGE || kind == TILED, usual = kind == USUAL;
+        const bool large = kind == LARGE || kind == TILED || kind == GATHERED, usual = kind == USUAL;
         config c = {.rank = usual ? 2 : 1 + below(3), .batch = below(4), .groups = 1};
         c.last = below(2), c.bias = below(2), c.strided = below(4) == 0, c.exact = below(2);
         c.transposed = below(3) == 0;
@@ -128,6 +146,7 @@ static config draw(int number, flavour kind) {
             if (a >= 3 - c.rank) fits &= draw_axis(&c, a, kind);
         }
         if (kind == TILED) fits = draw_tiled(&c);
+        if (kind == GATHERED) fits = draw_gathered(&c);
         /* Every remainder belongs to some size of a transposed one: output_padding, always 0 under Same and Valid here. */
         if (c.transposed)
             for (int a = 3 - c.rank; a < 3; a++) {
@@ -137,7 +156,7 @@ static config draw(int number, flavour kind) {
             }
         const int64_t work =
             (int64_t)c.groups * c.in_each * c.out_each * volume(c.kernel) * volume(c.out) * larger(c.batch, 1);
-        if (fits && work <= (large ? LARGE_WORK : usual ? USUAL_WORK : WORK) && (!large || work > LARGE_WORK / 4))
+        if (fits && work <= (large ? LARGE_WORK : usual ? USUAL_WORK : WORK) && (!large || kind == GATHERED || work > LARGE_WORK / 4))
             return c;
     }
 }
@@ -408,13 +427,24 @@ TEST_LIMIT(single_taps_agree_with_their_definition, 300) {
         check(&c);
     }
 }
-/* Whether Winograd took them the log says, which names the kernel of each call. */
+/* Which way a call went the log says, which names its kernel, and why others refused. */
+static int calls_of(const char *kernel) {
+    char refused[80];
+    snprintf(refused, sizeof refused, "(%s:", kernel);
+    int taken = 0;
+    for (int i = 0; harness_log_line(i); i++)
+        taken += strstr(harness_log_line(i), kernel) && !strstr(harness_log_line(i), refused);
+    return taken;
+}
 TEST_LIMIT(random_convolutions_in_tiles_agree_with_their_definition, 300) {
     harness_log_start();
     sweep(3000000, 3000000 + TILED_ONES, TILED);
     harness_log_stop();
-    int taken = 0;
-    for (int i = 0; harness_log_line(i); i++)
-        taken += strstr(harness_log_line(i), "winograd") && !strstr(harness_log_line(i), "(winograd:");
-    CHECK(taken > TILED_ONES);
+    CHECK(calls_of("winograd") > TILED_ONES);
+}
+TEST_LIMIT(random_convolutions_of_small_images_agree_with_their_definition, 300) {
+    harness_log_start();
+    sweep(4000000, 4000000 + GATHERED_ONES, GATHERED);
+    harness_log_stop();
+    CHECK(calls_of("gathered_gemm") > GATHERED_ONES / 2);
 }

@@ -443,6 +443,33 @@ static void a_thousand_small_products(void) {
     }
 }
 
+/* Both operands transposed, which many threads compute as a transposed product, with all that may follow it. */
+static void transposed_products_and_what_follows_them(void) {
+    static const ct_gemm_type types[] = {CT_GEMM_F32, CT_GEMM_BF16, CT_GEMM_F64};
+    for (int i = 0; i < 3 * 8; i++) {
+        setup s;
+        if (!level_has(types[i % 3], types[i % 3])) continue;
+        const int64_t m = 131 + pick(200), n = 129 + pick(300), k = 140 + pick(600);
+        plain_setup(&s, types[i % 3], m, n, k, i & 1 ? GAPS_TRANSPOSED : TRANSPOSED, TRANSPOSED, i & 2 ? GAPS : PLAIN);
+        s.bias = (char *)malloc((size_t)((m + n) * sizes[s.g.c_type]));
+        for (int64_t e = 0; e < m + n; e++) put_random(s.g.c_type, s.bias + e * sizes[s.g.c_type]);
+        if (i / 3 & 1) s.g.bias_row = s.bias;
+        if (i / 3 & 2) s.g.bias_col = s.bias + m * sizes[s.g.c_type];
+        if (i / 3 & 4) {
+            s.residual = make(s.g.c_type, m, n, (int)pick(LAYOUTS), &s.g, 0, true);
+            s.g.residual = s.residual.origin, s.g.residual_row = s.residual.row, s.g.residual_col = s.residual.col;
+        }
+        if (i & 1) s.g.scale = true, s.g.alpha = -0.75;
+        if (s.g.c_type != CT_GEMM_F64 && pick(2)) s.g.activate = relu_half;
+        char what[100];
+        snprintf(what, sizeof what, "transposed %s %ldx%ldx%ld, bias %d%d res %d act %d", names[s.g.c_type], (long)m,
+                 (long)n, (long)k, s.g.bias_row != NULL, s.g.bias_col != NULL, s.g.residual != NULL,
+                 s.g.activate != NULL);
+        report(run_and_check(&s, true), what);
+        release(&s);
+    }
+}
+
 /* Products whose chunks are one job: few rows and many, A of each or of all, either operand along k, sums in C or in a strip. */
 static void a_few_large_products(void) {
     static const int64_t shapes[][3] = {{64, 700, 60}, {150, 530, 40}, {40, 300, 410}, {14, 2000, 90}};
@@ -628,6 +655,7 @@ int main(void) {
                 if (level_has(triples[t][0], triples[t][1])) random_case(triples[t], round);
         long_sums_of_halves_and_bytes();
         a_few_large_products();
+        transposed_products_and_what_follows_them();
         if (!level_is_amx) {
             shapes_that_need_several_blocks();
             a_thousand_small_products();

@@ -461,6 +461,48 @@ TEST(two_host_threads_train_at_once_and_get_the_bits_of_running_alone) {
     CHECK(memcmp(alone[0].weights, alone[1].weights, sizeof alone[0].weights) != 0);
 }
 
+enum { PRODUCTS = 6 };
+typedef struct products {
+    ct_tensor *a[PRODUCTS], *b[PRODUCTS], *expected[PRODUCTS];
+    int turns;
+    _Atomic int different;
+} products;
+
+static void *multiply_in_turns(void *argument) {
+    products *p = argument;
+    for (int turn = 0; turn < p->turns; turn++)
+        ct_scope {
+            const int i = turn % PRODUCTS;
+            if (!harness_same_bits(ct_matmul(p->a[i], p->b[i]), p->expected[i])) atomic_fetch_add(&p->different, 1);
+        }
+    return NULL;
+}
+
+/* Workers of a large pool pack for themselves, and keep it from one chunk to the next of the same product. */
+TEST(products_on_a_large_pool_leave_nothing_to_each_other) {
+    static const int64_t sizes[PRODUCTS][3] = {{200, 300, 260}, {200, 300, 260}, {64, 700, 500},
+                                               {400, 90, 300},  {130, 520, 700}, {256, 256, 256}};
+    products p = {.turns = harness_sanitized() ? 12 : 60};
+    REQUIRE(ct_set_threads(1));
+    for (int i = 0; i < PRODUCTS; i++) {
+        const int64_t m = sizes[i][0], n = sizes[i][1], k = sizes[i][2];
+        const ct_dtype dtype = i == 3 ? CT_F64 : CT_F32;
+        p.a[i] = ct_t(ct_randn(CT_DIMS(k, m), .dtype = dtype));
+        p.b[i] = i % 2 ? ct_t(ct_randn(CT_DIMS(n, k), .dtype = dtype)) : ct_randn(CT_DIMS(k, n), .dtype = dtype);
+        p.expected[i] = ct_matmul(p.a[i], p.b[i]);
+    }
+    for (int threads = 8; threads <= 16; threads += 4) {
+        REQUIRE(ct_set_threads(threads));
+        pthread_t others[3];
+        for (int i = 0; i < 3; i++) REQUIRE(pthread_create(&others[i], NULL, multiply_in_turns, &p) == 0);
+        multiply_in_turns(&p);
+        for (int i = 0; i < 3; i++) pthread_join(others[i], NULL);
+        multiply_in_turns(&p);
+    }
+    CHECK(atomic_load(&p.different) == 0);
+    CHECK(ct_set_threads(0));
+}
+
 static void *reads_shared(void *argument) {
     ct_tensor *w = argument;
     double total = 0;

@@ -1,4 +1,4 @@
-/* Convolutions of bf16 as products whose patches are gathered while they are packed (once/gathered.c). */
+/* Convolutions as products whose patches are gathered while they are packed (once/gathered.c). */
 #ifndef COTANGENT_OPS_CONV_GATHERED_H
 #define COTANGENT_OPS_CONV_GATHERED_H
 
