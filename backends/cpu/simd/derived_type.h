@@ -18,25 +18,16 @@ SIMD_INLINE VF OF(max)(VF a, VF b) { return OF(select)(OF(isnan)(a), a, OF(maxb)
 SIMD_INLINE VF OF(min)(VF a, VF b) { return OF(select)(OF(isnan)(a), a, OF(minb)(a, b)); }
 SIMD_INLINE VF OF(fmax)(VF a, VF b) { return OF(select)(OF(isnan)(b), a, OF(maxb)(a, b)); }
 SIMD_INLINE VF OF(fmin)(VF a, VF b) { return OF(select)(OF(isnan)(b), a, OF(minb)(a, b)); }
-SIMD_LONG T OF(hmax)(VF v) {
+SIMD_INLINE T OF(hmax)(VF v) {
     T lane[VF_LANES];
+    _Pragma("GCC unroll 4") for (int width = VF_LANES / 2; width; width /= 2) v = OF(max)(v, OF(upper)(v, width));
     OF(store)(lane, v);
-    for (int width = VF_LANES / 2; width; width /= 2)
-        for (int i = 0; i < width; i++) {
-            T a = lane[i], b = lane[i + width];
-            lane[i] = a > b || a != a ? a : b;
-        }
     return lane[0];
 }
-
-SIMD_LONG T OF(hmin)(VF v) {
+SIMD_INLINE T OF(hmin)(VF v) {
     T lane[VF_LANES];
+    _Pragma("GCC unroll 4") for (int width = VF_LANES / 2; width; width /= 2) v = OF(min)(v, OF(upper)(v, width));
     OF(store)(lane, v);
-    for (int width = VF_LANES / 2; width; width /= 2)
-        for (int i = 0; i < width; i++) {
-            T a = lane[i], b = lane[i + width];
-            lane[i] = a < b || a != a ? a : b;
-        }
     return lane[0];
 }
 

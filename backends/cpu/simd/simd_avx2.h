@@ -105,6 +105,14 @@ SIMD_INLINE vf32 vf32_from_f64(vf64 lo, vf64 hi) {
     return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm256_cvtpd_ps(lo)), _mm256_cvtpd_ps(hi), 1);
 }
 
+/* The first lanes are those from `width` on, half as many as the ones that still count; the others are anything. */
+SIMD_INLINE vf32 vf32_upper(vf32 v, int width) {
+    if (width == 4) return _mm256_permute2f128_ps(v, v, 0x11);
+    return width == 2 ? _mm256_permute_ps(v, 0xee) : _mm256_permute_ps(v, 0x55);
+}
+SIMD_INLINE vf64 vf64_upper(vf64 v, int width) {
+    return width == 2 ? _mm256_permute2f128_pd(v, v, 0x11) : _mm256_permute_pd(v, 5);
+}
 /* Halves, then quarters, then pairs: the order is fixed, so the bits are. */
 SIMD_INLINE float vf32_hsum(vf32 v) {
     __m128 h = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));

@@ -89,6 +89,16 @@ SIMD_INLINE vf32 vf32_from_f64(vf64 lo, vf64 hi) {
     return _mm512_insertf32x8(_mm512_castps256_ps512(_mm512_cvtpd_ps(lo)), _mm512_cvtpd_ps(hi), 1);
 }
 
+/* The first lanes are those from `width` on, half as many as the ones that still count; the others are anything. */
+SIMD_INLINE vf32 vf32_upper(vf32 v, int width) {
+    if (width == 8) return _mm512_shuffle_f32x4(v, v, 0xee);
+    if (width == 4) return _mm512_shuffle_f32x4(v, v, 0x55);
+    return width == 2 ? _mm512_permute_ps(v, 0xee) : _mm512_permute_ps(v, 0x55);
+}
+SIMD_INLINE vf64 vf64_upper(vf64 v, int width) {
+    if (width == 4) return _mm512_shuffle_f64x2(v, v, 0xee);
+    return width == 2 ? _mm512_shuffle_f64x2(v, v, 0x55) : _mm512_permute_pd(v, 0x55);
+}
 /* Halves, quarters, eighths, pairs: the order is fixed, so the bits are. */
 SIMD_INLINE float vf32_hsum(vf32 v) {
     __m256 q = _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));

@@ -152,6 +152,14 @@ SIMD_INLINE vf32 vf32_from_f64(vf64 lo, vf64 hi) {
 }
 #endif
 
+/* The first lanes are those from `width` on, half as many as the ones that still count; the others are anything. */
+SIMD_INLINE vf32 vf32_upper(vf32 v, int width) {
+    return width == 2 ? (vf32){v[2], v[3], v[2], v[3]} : (vf32){v[1], v[1], v[3], v[3]};
+}
+SIMD_INLINE vf64 vf64_upper(vf64 v, int width) {
+    (void)width;
+    return (vf64){v[1], v[1]};
+}
 SIMD_INLINE float vf32_hsum(vf32 v) { return (v[0] + v[2]) + (v[1] + v[3]); }
 SIMD_INLINE double vf64_hsum(vf64 v) { return v[0] + v[1]; }
 

@@ -103,6 +103,12 @@ SIMD_INLINE vf64 vf64_from_f32_lo(vf32 v) { return vcvt_f64_f32(vget_low_f32(v))
 SIMD_INLINE vf64 vf64_from_f32_hi(vf32 v) { return vcvt_high_f64_f32(v); }
 SIMD_INLINE vf32 vf32_from_f64(vf64 lo, vf64 hi) { return vcvt_high_f32_f64(vcvt_f32_f64(lo), hi); }
 
+/* The first lanes are those from `width` on, half as many as the ones that still count; the others are anything. */
+SIMD_INLINE vf32 vf32_upper(vf32 v, int width) { return width == 2 ? vextq_f32(v, v, 2) : vextq_f32(v, v, 1); }
+SIMD_INLINE vf64 vf64_upper(vf64 v, int width) {
+    (void)width;
+    return vextq_f64(v, v, 1);
+}
 SIMD_INLINE float vf32_hsum(vf32 v) {
     float32x2_t h = vadd_f32(vget_low_f32(v), vget_high_f32(v));
     return vget_lane_f32(h, 0) + vget_lane_f32(h, 1);

@@ -3,6 +3,7 @@
 
 #define FOLD_LOAD_N     load_repeated
 #define FOLD_SCALAR_ROW 24
+#define FOLD_BLOCK      (1 << 16) /* the length changes no extremum, and at its end the memory waits */
 
 #define FOLD_BASE   amax
 #define FOLD_OP     max

@@ -8,6 +8,7 @@
  *   FOLD_ACROSS       the operation across the lanes: hsum, hmax, ...
  *   FOLD_TAKE(acc, s) acc = acc op s
  *   FOLD_SCALAR_ROW   rows up to this length are folded one by one
+ *   FOLD_BLOCK        elements, a multiple of 4096
  * A run is folded in blocks, each in pairs of vectors into four accumulators, and columns in groups of eight rows, so that the
  * error of a sum grows with the length of a block, not of the run. */
 #include "ops/reduce/cpu/elements.h"
@@ -21,7 +22,6 @@
 #define FOLD_SHORT(p, n) FOLD_DO(ELEMENT_PASTE(_, FOLD_LOAD_N))(p, n)
 #define FOLD_STEP(a, b)  FOLD_DO(ELEMENT_PASTE(_, FOLD_OP))(a, b)
 #define FOLD_LANE(v)     FOLD_DO(ELEMENT_PASTE(_, FOLD_ACROSS))(v)
-#define FOLD_BLOCK       4096
 
 /* The next eight vectors from p on, in pairs, into four accumulators. */
 #define FOLD_EIGHT(a, p)                                                                   \
@@ -177,7 +177,6 @@ static void FOLD_FN(_columns)(void *acc, const void *from, int64_t n, int64_t ro
 #undef FOLD_SHORT
 #undef FOLD_STEP
 #undef FOLD_LANE
-#undef FOLD_BLOCK
 #undef FOLD_EIGHT
 #undef FOLD_FIRST
 #undef FOLD_JOIN

@@ -6,6 +6,7 @@
 #define FOLD_OP         add
 #define FOLD_LOAD_N     load_n
 #define FOLD_SCALAR_ROW 1
+#define FOLD_BLOCK      4096
 #define FOLD_ACROSS     hsum
 #define FOLD_TAKE       REDUCE_ADD
 #define FOLD_D          f32
