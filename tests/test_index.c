@@ -189,6 +189,30 @@ TEST(a_large_gather_is_right) {
     free(places);
 }
 
+/* Row by row past the caches, and the row of an index that is out of range as well. */
+TEST(a_large_scatter_add_is_right) {
+    enum { ROWS = 1500, WIDTH = 999, COUNT = ROWS * WIDTH };
+    float *data = malloc(2 * COUNT * sizeof *data), *wanted = data + COUNT;
+    int64_t *places = malloc(COUNT * sizeof *places);
+    for (int64_t i = 0; i < COUNT; i++) {
+        data[i] = wanted[i] = (float)(i % 4093);
+        places[i] = (i * 7919 + i / 7) % WIDTH;
+    }
+    for (int64_t i = 0; i < COUNT; i++) wanted[i / WIDTH * WIDTH + places[i]] += data[COUNT - 1 - i];
+    ct_tensor *x = ct_from_data(data, CT_DIMS(ROWS, WIDTH), CT_F32), *src = ct_flip(x, CT_DIMS(0, 1));
+    ct_tensor *index[] = {ct_from_data(places, CT_DIMS(ROWS, WIDTH), CT_I64), NULL};
+    index[1] = ct_cast(index[0], CT_I32);
+    for (int wide = 0; wide < 2; wide++) {
+        const float *y = ct_data(ct_scatter_add(x, 1, index[wide], src));
+        CHECK(y && memcmp(y, wanted, COUNT * sizeof *y) == 0);
+    }
+    places[COUNT / 2] = WIDTH;
+    CHECK(!ct_scatter_add(x, 1, ct_from_data(places, CT_DIMS(ROWS, WIDTH), CT_I64), src));
+    CHECK_ERROR(CT_ERR_INDEX, "scatter_add: index is 999 at element 749250; it has to be in 0 to 998");
+    free(data);
+    free(places);
+}
+
 /* Written in place, one of them does not change the others, nor x. */
 TEST(repeated_elements_have_memory_of_their_own) {
     ct_tensor *x = F32(CT_DIMS(2, 1), 1, 2), *y = ct_repeat_interleave(x, 3, 1);

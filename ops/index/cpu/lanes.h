@@ -62,10 +62,15 @@ static inline bool block_is_rows(const lane_block *s, const block_loops *l) {
     }
 #define FROM_START(name, T, S, I) 0
 
+enum { AHEAD = 512 }; /* elements from the one worked on to those prefetched */
 #define ROW_FN(name, T, S, I, BODY)                                                             \
     static int64_t name##_row(T *dst, const S *src, const I *index, int64_t n, int64_t bound) { \
         int64_t i = 0;                                                                          \
         for (; i < n && (uint64_t)(int64_t)index[i] < (uint64_t)bound; i++) {                   \
+            if (i % 8 == 0) {                                                                   \
+                __builtin_prefetch(index + i + AHEAD, 0, 3);                                    \
+                __builtin_prefetch(src + i + AHEAD, 0, 3);                                      \
+            }                                                                                   \
             T *to = dst + index[i];                                                             \
             const S *from = src + i;                                                            \
             BODY;                                                                               \
@@ -157,8 +162,8 @@ static bool lanes_fail(lanes *l, int64_t position, int64_t value) {
     return false;
 }
 
-/* Blocks first to end - 1. */
-static bool lanes_work(lanes *l, int64_t first, int64_t end) {
+/* Blocks first to end - 1, into what lies `away` bytes from block.dst. */
+static bool lanes_work(lanes *l, int64_t first, int64_t end, intptr_t away) {
     for (int64_t number = first; number < end; number++) {
         if (atomic_load_explicit(&l->failed, memory_order_relaxed)) return false;
         lane_block s = l->block;
@@ -171,7 +176,7 @@ static bool lanes_work(lanes *l, int64_t first, int64_t end) {
             to += i * l->dst[d], from += i * l->src[d], at += i * l->at[d], place += i * l->place[d];
         }
         s.n_lanes = ct__min64(s.n_lanes, l->lanes - lane);
-        s.dst += to * (int64_t)l->dst_size;
+        s.dst += to * (int64_t)l->dst_size + away;
         s.src += from * (int64_t)l->src_size;
         s.index = (const char *)s.index + at * (int64_t)l->index_size;
         const int64_t bad = l->fn(&s);
@@ -187,7 +192,7 @@ static bool lanes_work(lanes *l, int64_t first, int64_t end) {
 static void lanes_chunk(void *context, int64_t chunk, int worker) {
     lanes *l = context;
     (void)worker;
-    lanes_work(l, chunk * l->blocks_per_chunk, ct__min64((chunk + 1) * l->blocks_per_chunk, l->blocks));
+    lanes_work(l, chunk * l->blocks_per_chunk, ct__min64((chunk + 1) * l->blocks_per_chunk, l->blocks), 0);
 }
 
 static bool lanes_run(lanes *l) {

@@ -41,22 +41,30 @@ static size_t scratch(const ct_call *call) { return half_scratch(call->out[0]); 
 /* ---- The rest: copy, then add; slab by slab where the leading dimensions allow it, so that a slab stays in the
  * cache ---- */
 
+enum { STAGE = 8 << 10 }; /* slabs up to here are summed in the L1 cache, and then go past the caches if y is large */
+
 typedef struct slabs {
     lanes lanes;
     char *dst;
     const char *src;                     /* NULL: zeros */
     int64_t bytes, count, chunk, blocks; /* of a slab; slabs; slabs per chunk; blocks per slab */
+    bool stream;
 } slabs;
 
 static void slab_chunk(void *context, int64_t chunk, int worker) {
     slabs *s = context;
     (void)worker;
+    _Alignas(64) char stage[STAGE];
     const int64_t end = ct__min64((chunk + 1) * s->chunk, s->count);
-    for (int64_t i = chunk * s->chunk; i < end; i++) {
-        if (s->src) memcpy(s->dst + i * s->bytes, s->src + i * s->bytes, (size_t)s->bytes);
-        else memset(s->dst + i * s->bytes, 0, (size_t)s->bytes);
-        if (!lanes_work(&s->lanes, i * s->blocks, (i + 1) * s->blocks)) return;
+    bool good = true;
+    for (int64_t i = chunk * s->chunk; i < end && good; i++) {
+        char *dst = s->dst + i * s->bytes, *sums = s->stream ? stage : dst;
+        if (s->src) memcpy(sums, s->src + i * s->bytes, (size_t)s->bytes);
+        else memset(sums, 0, (size_t)s->bytes);
+        good = lanes_work(&s->lanes, i * s->blocks, (i + 1) * s->blocks, (intptr_t)sums - (intptr_t)dst);
+        if (s->stream) ct__stream_run(dst, stage, s->bytes, 1);
     }
+    if (s->stream) ct__stream_end();
 }
 
 static bool run(const ct_call *call, int64_t axis, const ct_view *x, const ct_view *index, const ct_view *src) {
@@ -74,6 +82,7 @@ static bool run(const ct_call *call, int64_t axis, const ct_view *x, const ct_vi
     if (fits && s.count >= 8 && s.bytes <= 256 << 10) {
         s.blocks = l->blocks / s.count;
         s.chunk = ct__grain(1 + (64 << 10) / s.bytes);
+        s.stream = s.bytes >= 256 && s.bytes <= STAGE && ct__stream_worth(s.count * s.bytes);
         ct__parallel((s.count + s.chunk - 1) / s.chunk, slab_chunk, &s);
         return !atomic_load(&l->failed);
     }
