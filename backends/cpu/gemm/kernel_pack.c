@@ -307,48 +307,75 @@ static inline void spread_six(char *dst, int64_t panel, const char *src, int64_t
 }
 #endif
 
+#if CT_ISA_LEVEL == 2
+/* 16 units, or as many as `mask` has bits: `have` of two elements of two bytes, or of four of one, each from a row of its own. */
+static inline __m512i join_units(const char *src, int64_t src_col, int64_t have, int64_t size, __mmask16 mask) {
+    if (size == 2) {
+        const __m512i order = _mm512_set_epi16(47, 15, 46, 14, 45, 13, 44, 12, 43, 11, 42, 10, 41, 9, 40, 8, 39, 7, 38,
+                                               6, 37, 5, 36, 4, 35, 3, 34, 2, 33, 1, 32, 0);
+        const __m256i x = _mm256_maskz_loadu_epi16(mask, src),
+                      y = have > 1 ? _mm256_maskz_loadu_epi16(mask, src + src_col) : _mm256_setzero_si256();
+        return _mm512_permutex2var_epi16(_mm512_castsi256_si512(x), order, _mm512_castsi256_si512(y));
+    }
+    __m128i row[4];
+    for (int q = 0; q < 4; q++) row[q] = q < have ? _mm_maskz_loadu_epi8(mask, src + q * src_col) : _mm_setzero_si128();
+    const __m128i low[] = {_mm_unpacklo_epi8(row[0], row[1]), _mm_unpacklo_epi8(row[2], row[3])},
+                  high[] = {_mm_unpackhi_epi8(row[0], row[1]), _mm_unpackhi_epi8(row[2], row[3])};
+    const __m256i first = _mm256_set_m128i(_mm_unpackhi_epi16(low[0], low[1]), _mm_unpacklo_epi16(low[0], low[1])),
+                  last = _mm256_set_m128i(_mm_unpackhi_epi16(high[0], high[1]), _mm_unpacklo_epi16(high[0], high[1]));
+    return _mm512_inserti64x4(_mm512_castsi256_si512(first), last, 1);
+}
+#endif
+
+/* The same for `have` rows of a k group, joined to units. */
+static inline void spread_group(const ct__kernel *k, char *dst, int64_t panel, int64_t high, const char *src,
+                                const ct__matrix *from, int64_t have, int64_t rows) {
+    const int64_t size = ct__type_size(from->type), to = ct__type_size(k->packed), src_col = from->col * size;
+    const bool same = same_bits(from->type, k->packed);
+#if CT_ISA_LEVEL == 2
+    if (same && high <= 16) {
+        for (; rows > 0; rows -= high, src += high * size, dst += panel) {
+            const __mmask16 mask = (__mmask16)(0xffffu >> (16 - ct__min(high, rows)));
+            _mm512_mask_storeu_epi32(dst, mask, join_units(src, src_col, have, size, mask));
+        }
+        return;
+    }
+#endif
+    char buffer[4 * 4 * CHUNK];
+    for (; rows > 0; rows -= high, src += high * size, dst += panel) {
+        const int64_t count = ct__min(high, rows);
+        for (int64_t q = 0; q < have && !same; q++)
+            convert_in(buffer + q * CHUNK * to, k->packed, src + q * src_col, from->type, count);
+        interleave(dst, same ? src : buffer, same ? src_col : CHUNK * to, have, k->group, count, to);
+    }
+}
+
 /* Panels of A one after the other, in each of them all rows of a k group side by side: what tiles of ld / group rows read. Some at a time: a
  * processor writes few places at once well. */
 static void pack_by_k(const ct__kernel *k, const ct__matrix *src, char *d, int64_t ld, int64_t panel, int64_t rows,
                       int64_t depth) {
     enum { PANELS = 16 };
     const int64_t from = ct__type_size(src->type), to = ct__type_size(k->packed), group = k->group, high = ld / group;
+    const int64_t ahead = src->row == 1 ? 24 : depth; /* short runs far apart: the hardware does not see them coming */
     const char *s = (const char *)src->data;
-    if (group == 1) {
-        const int64_t ahead =
-            src->row == 1 ? 24 : depth; /* short runs far apart: the hardware does not see them coming */
-        for (; rows > 0; rows -= PANELS * high, d += PANELS * panel, s += PANELS * high * src->row * from) {
-            const int64_t some = ct__min(rows, PANELS * high);
-            int64_t p = 0;
+    for (; rows > 0; rows -= PANELS * high, d += PANELS * panel, s += PANELS * high * src->row * from) {
+        const int64_t some = ct__min(rows, PANELS * high);
+        int64_t p = 0;
 #if CT_ISA_LEVEL == 1 && defined(__AVX2__)
-            if (src->type == k->packed && src->row == 1 && to == 4 && high == 6)
-                for (; p + 4 <= depth; p += 4) {
-                    for (int64_t q = p + ahead; q < ct__min(p + ahead + 4, depth); q++)
-                        prefetch_lines(s + q * src->col * from, some * from);
-                    spread_six(d + p * ld * to, panel, s + p * src->col * from, src->col * from, some);
-                }
+        if (group == 1 && src->type == k->packed && src->row == 1 && to == 4 && high == 6)
+            for (; p + 4 <= depth; p += 4) {
+                for (int64_t q = p + ahead; q < ct__min(p + ahead + 4, depth); q++)
+                    prefetch_lines(s + q * src->col * from, some * from);
+                spread_six(d + p * ld * to, panel, s + p * src->col * from, src->col * from, some);
+            }
 #endif
-            for (; p < depth; p++) {
-                if (p + ahead < depth) prefetch_lines(s + (p + ahead) * src->col * from, some * from);
-                spread_row(k, d + p * ld * to, panel, high, s + p * src->col * from, src, some);
-            }
-        }
-        return;
-    }
-    char buffer[4 * 4 * CHUNK];
-    for (int64_t p = 0; p < depth; p += group, d += ld * to) {
-        const int64_t have = ct__min(group, depth - p);
-        const char *at = s + p * src->col * from;
-        for (int64_t i = 0; i < rows; i += high) {
-            const int64_t count = ct__min(high, rows - i);
-            char *out = d + i / high * panel;
-            if (same_bits(src->type, k->packed)) {
-                interleave(out, at + i * from, src->col * from, have, group, count, to);
-                continue;
-            }
-            for (int64_t q = 0; q < have; q++)
-                convert_in(buffer + q * CHUNK * to, k->packed, at + (q * src->col + i) * from, src->type, count);
-            interleave(out, buffer, CHUNK * to, have, group, count, to);
+        for (; p < depth; p += group) {
+            const char *at = s + p * src->col * from;
+            char *out = d + p / group * ld * to;
+            for (int64_t q = p + ahead; q < ct__min(p + ahead + group, depth); q++)
+                prefetch_lines(s + q * src->col * from, some * from);
+            if (group == 1) spread_row(k, out, panel, high, at, src, some);
+            else spread_group(k, out, panel, high, at, src, ct__min(group, depth - p), some);
         }
     }
 }
