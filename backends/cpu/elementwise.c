@@ -23,6 +23,7 @@ enum {
     STREAM_BYTES = 16 * 1024 * 1024, /* an output this large would not stay in the caches: it is written past them */
     STREAM_ROW = 4096,               /* elements; rows shorter than this cost more at their ends than streaming gains */
     LIGHT = 8,                       /* the most that an element costs of an op that waits for memory alone */
+    NEAR_BYTES = 256 * 1024,         /* of an input that is read over and over */
     STREAM_PART = 512,               /* bytes that are written between two groups of prefetches */
     OPERANDS = CT_ELEMENTWISE_INPUTS + 1,
 };
@@ -36,6 +37,7 @@ typedef struct operand {
     bool linear;   /* contiguous over all dimensions */
     access access;
     int64_t period; /* elements of a pattern */
+    bool far;       /* an input that is read in place and does not stay near */
 } operand;
 
 typedef struct plan {
@@ -119,6 +121,13 @@ static bool is_linear(const plan *p, const operand *o) {
     return true;
 }
 
+/* Read again and again, and small enough to stay in the cache meanwhile. */
+static bool stays_near(const plan *p, const operand *o) {
+    int64_t bytes = o->at.size;
+    for (int d = 0; d < p->ndim; d++) bytes *= o->at.strides[d] ? p->dims[d] : 1;
+    return !o->linear && bytes <= NEAR_BYTES;
+}
+
 /* The length after which the elements repeat, when the inner dimensions are dense and the others have stride 0; else 0. */
 static int64_t period_of(const plan *p, const operand *o) {
     int64_t period = 1;
@@ -153,7 +162,7 @@ static void choose_access(plan *p, ct_dtype dtype) {
     int widest = p->half != CT_F32 ? 4 : 1;
     int64_t pattern = 0;
     bool buffered = false;
-    int runs = 0; /* inputs that are read where they lie */
+    int runs = 0; /* inputs that come from far */
     for (int i = 0; i < p->n; i++) {
         operand *o = &p->operands[i];
         const bool converted = p->half != CT_F32 && !is_mask(p, i);
@@ -168,7 +177,8 @@ static void choose_access(plan *p, ct_dtype dtype) {
         if (o->access == PATTERN && o->period * o->at.size > pattern) pattern = o->period * o->at.size;
         if (o->at.size > widest) widest = o->at.size;
         buffered |= o->access >= PATTERN;
-        runs += i > 0 && o->access == DIRECT;
+        o->far = i > 0 && o->access == DIRECT && !stays_near(p, o);
+        runs += o->far;
     }
     /* in place, the cache line is in the cache already */
     p->stream = p->half == CT_F32 && p->tiled < 0 && out->linear && p->total * out->at.size >= STREAM_BYTES &&
@@ -256,7 +266,7 @@ static char *load(const plan *p, int i, int64_t start, const int64_t *index, int
     return b->data[i];
 }
 
-/* A block past the caches. Where computing takes no time, what follows the inputs that lie in one run is prefetched meanwhile: the memory
+/* A block past the caches. Where computing takes no time, what follows the inputs that come from far is prefetched meanwhile: the memory
  * would have nothing to read, and the next block wait for it. Of several such inputs a block is half as long, so that little is read at a
  * time. `from` is where they were read. */
 static void stream_block(const plan *p, char *to, const char *block, int64_t n, char *const *from) {
@@ -269,7 +279,7 @@ static void stream_block(const plan *p, char *to, const char *block, int64_t n, 
         const int64_t part = bytes - at < STREAM_PART ? bytes - at : STREAM_PART;
         for (int i = 1; i < p->n && p->prefetches; i++) {
             const operand *o = &p->operands[i];
-            if (o->access != DIRECT) continue;
+            if (!o->far) continue;
             const char *next = from[i] + n * o->at.size + at / size * o->at.size;
             for (int64_t k = 0; k < part / size * o->at.size; k += 64) __builtin_prefetch(next + k, 0, 3);
         }
