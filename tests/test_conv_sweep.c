@@ -156,7 +156,11 @@ static config draw(int number, flavour kind) {
             }
         const int64_t work =
             (int64_t)c.groups * c.in_each * c.out_each * volume(c.kernel) * volume(c.out) * larger(c.batch, 1);
-        if (fits && work <= (large ? LARGE_WORK : usual ? USUAL_WORK : WORK) && (!large || kind == GATHERED || work > LARGE_WORK / 4))
+        if (fits &&
+            work <= (large   ? LARGE_WORK
+                     : usual ? USUAL_WORK
+                             : WORK) &&
+            (!large || kind == GATHERED || work > LARGE_WORK / 4))
             return c;
     }
 }
