@@ -24,6 +24,7 @@ typedef struct config {
     int in[3], out[3], kernel[3], stride[3], dilation[3], before[3], after[3];
     ct_pad_mode mode;
     bool last, transposed, depthwise, bias, strided, exact;
+    int backwards; /* bit d: the memory of dimension d runs backwards */
     ct_dtype dtype;
 } config;
 
@@ -160,8 +161,10 @@ static config draw(int number, flavour kind) {
             work <= (large   ? LARGE_WORK
                      : usual ? USUAL_WORK
                              : WORK) &&
-            (!large || kind == GATHERED || work > LARGE_WORK / 4))
+            (!large || kind == GATHERED || work > LARGE_WORK / 4)) {
+            c.backwards = below(4) ? 0 : below(32);
             return c;
+        }
     }
 }
 
@@ -170,10 +173,11 @@ static void describe(const config *c, char *text, size_t size) {
     for (int a = 3 - c->rank; a < 3; a++)
         snprintf(axes + strlen(axes), sizeof axes - strlen(axes), " [in %d kernel %d stride %d dilation %d pads %d,%d]",
                  c->in[a], c->kernel[a], c->stride[a], c->dilation[a], c->before[a], c->after[a]);
-    snprintf(text, size, "%s%dd %s %s N=%d groups=%d in/group=%d out/group=%d mode=%d%s%s%s at %s:%s",
+    snprintf(text, size, "%s%dd %s %s N=%d groups=%d in/group=%d out/group=%d mode=%d%s%s%s backwards=%d at %s:%s",
              c->transposed ? "conv_transpose" : "conv", c->rank, ct_dtype_name(c->dtype),
              c->last ? "channels last" : "channels first", c->batch, c->groups, c->in_each, c->out_each, (int)c->mode,
-             c->bias ? " bias" : "", c->strided ? " strided" : "", c->exact ? " exact" : "", ct_isa(), axes);
+             c->bias ? " bias" : "", c->strided ? " strided" : "", c->exact ? " exact" : "", c->backwards, ct_isa(),
+             axes);
 }
 
 /* ---- The definition ---- */
@@ -238,10 +242,32 @@ static ct_dims order(int rank, bool weight) {
     return d;
 }
 
+static void drop_flipped(void *flipped, void *data) {
+    (void)data;
+    ct_drop(flipped);
+}
+
+/* The same tensor in memory that runs backwards along some of its dimensions. */
+static ct_tensor *backwards(ct_tensor *x, int which) {
+    ct_dims axes = {0}, shape = ct_shape(x), strides;
+    for (int d = 0; d < shape.n; d++)
+        if (which >> d & 1 && shape.d[d] > 0) axes.d[axes.n++] = d;
+    if (!axes.n || ct_numel(x) == 0) return x;
+    ct_tensor *flipped = ct_keep(ct_flip(x, axes));
+    char *data = ct_data_strided_mut(flipped, &strides);
+    for (int i = 0; i < axes.n; i++) {
+        const int64_t d = axes.d[i];
+        data += (shape.d[d] - 1) * strides.d[d] * (int64_t)ct_dtype_size(ct_dtype_of(x));
+        strides.d[d] = -strides.d[d];
+    }
+    return ct_wrap(data, shape, ct_dtype_of(x), .strides = strides, .release = drop_flipped, .context = flipped);
+}
+
 static ct_tensor *place(const config *c, const double *values, ct_dims first, bool weight) {
     ct_tensor *x = ct_cast(ct_from_data(values, first, CT_F64), c->dtype);
     if (c->last) x = ct_permute(x, order(c->rank, weight));
-    return c->last != c->strided ? ct_contiguous(x) : x; /* the other layout's memory, where strides are wanted */
+    if (c->last != c->strided) x = ct_contiguous(x); /* the other layout's memory, where strides are wanted */
+    return backwards(x, c->backwards);
 }
 
 /* Back in the order of the definition. */

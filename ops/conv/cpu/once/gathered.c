@@ -17,7 +17,8 @@ enum {
     STRETCH = 64, /* rows of patches that are gathered at a time */
     SMALL_IMAGE =
         64, /* outputs, where blocks of the implicit product are too small for kernels in vector registers, and for all */
-    SMALL_KERNEL = 32 /* taps, of which there are tables */
+    SMALL_KERNEL = 32,  /* taps, of which there are tables */
+    OUTSIDE = INT32_MIN /* of the source: places in a plane whose memory runs backwards are negative too */
 };
 
 /* Tap t of output o looks at o * stride + t * spacing + low. */
@@ -37,7 +38,7 @@ typedef struct pass {
     bool tap_first; /* columns of patches are [tap][channel], otherwise [channel][tap] */
     bool tabled;    /* the table is used */
     ct_gemm product;
-    int32_t looks[SMALL_KERNEL * SMALL_IMAGE]; /* where tap t of pixel i looks in a plane of the source; -1: outside */
+    int32_t looks[SMALL_KERNEL * SMALL_IMAGE]; /* where tap t of pixel i looks in a plane of the source, or OUTSIDE */
 } pass;
 
 /* ---- Patches ---- */
@@ -98,13 +99,13 @@ static void gather_pixels(const pass *s, int64_t group, char *to, int64_t to_row
 
 /* What some pixels look at in a plane, to elements that are `step` bytes apart. */
 static void take_pixels(char *to, int64_t step, const char *plane, const int32_t *looks, int64_t n, int64_t size) {
-#define TAKE(T)                                                              \
-    for (int64_t i = 0; i < n; i++, to += step) {                            \
-        const int32_t at = looks[i];                                         \
-        T x;                                                                 \
-        memcpy(&x, plane + (at < 0 ? 0 : at) * (int64_t)sizeof x, sizeof x); \
-        x = at < 0 ? 0 : x;                                                  \
-        memcpy(to, &x, sizeof x);                                            \
+#define TAKE(T)                                                                     \
+    for (int64_t i = 0; i < n; i++, to += step) {                                   \
+        const int32_t at = looks[i];                                                \
+        T x;                                                                        \
+        memcpy(&x, plane + (at == OUTSIDE ? 0 : at) * (int64_t)sizeof x, sizeof x); \
+        x = at == OUTSIDE ? 0 : x;                                                  \
+        memcpy(to, &x, sizeof x);                                                   \
     }
     if (size == 4) TAKE(uint32_t)
     else if (size == 2) TAKE(uint16_t)
@@ -170,7 +171,7 @@ static void fill_table(pass *s) {
                 inside = inside && place >= 0 && place < x[a].in;
                 from += place * s->from.s[a];
             }
-            s->looks[tap * s->pixels + i] = inside ? (int32_t)from : -1;
+            s->looks[tap * s->pixels + i] = inside ? (int32_t)from : OUTSIDE;
         }
     }
 }
