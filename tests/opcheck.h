@@ -83,6 +83,7 @@ typedef enum opcheck_layout {
     OPCHECK_TRANSPOSED, /* first dimension fastest */
     OPCHECK_SLICE,      /* inside a larger array, at an odd offset */
     OPCHECK_STEP,       /* every second element of the last dimension */
+    OPCHECK_BACKWARDS,  /* the last dimension, and every second one before it, from its end to its start */
     OPCHECK_MIXED,      /* each input in another of these */
     OPCHECK_STRIDE0,    /* one dimension repeats its first entry */
     OPCHECK_LAYOUTS

@@ -193,7 +193,8 @@ void opcheck_fill(const opcheck_input *input, int position, bool integer, double
 /* ---- Memory ---- */
 
 const char *opcheck_layout_name(opcheck_layout layout) {
-    static const char *const names[OPCHECK_LAYOUTS] = {"dense", "transposed", "slice", "step", "mixed", "stride 0"};
+    static const char *const names[OPCHECK_LAYOUTS] = {"dense",     "transposed", "slice",   "step",
+                                                       "backwards", "mixed",      "stride 0"};
     return names[layout];
 }
 
@@ -220,6 +221,10 @@ static int64_t lay_out(ct_view *view, opcheck_layout layout) {
         view->offset = 3;
         for (int i = 0; i < view->ndim; i++) view->offset += view->strides[i];
         total += 3;
+    }
+    for (int i = view->ndim - 1; i >= 0 && layout == OPCHECK_BACKWARDS; i -= 2) {
+        if (view->dims[i]) view->offset += (view->dims[i] - 1) * view->strides[i];
+        view->strides[i] = -view->strides[i];
     }
     return total;
 }

@@ -166,8 +166,9 @@ static void free_all(input_set *set) {
 
 /* The layout of one input: with OPCHECK_MIXED they take turns; what the op changes has no stride 0. */
 static opcheck_layout layout_of(const opcheck_input *input, int position, opcheck_layout layout) {
-    static const opcheck_layout turns[] = {OPCHECK_STEP, OPCHECK_DENSE, OPCHECK_TRANSPOSED, OPCHECK_SLICE};
-    if (layout == OPCHECK_MIXED) return turns[position % 4];
+    static const opcheck_layout turns[] = {OPCHECK_STEP, OPCHECK_DENSE, OPCHECK_TRANSPOSED, OPCHECK_SLICE,
+                                           OPCHECK_BACKWARDS};
+    if (layout == OPCHECK_MIXED) return turns[position % 5];
     return layout == OPCHECK_STRIDE0 && (input->flags & CT_ARG_MUTATED) ? OPCHECK_DENSE : layout;
 }
 
@@ -427,7 +428,7 @@ static void check_home(opcheck *check, const opcheck_sample *sample, input_set *
                        const char *level) {
     const ct_op *op = sample->op;
     if (op->flags & (CT_OP_VIEW | CT_OP_MUTATES) || op->outputs[0].flags & CT_ARG_LIST) return;
-    for (int layout = OPCHECK_TRANSPOSED; layout <= OPCHECK_STEP; layout++) {
+    for (int layout = OPCHECK_TRANSPOSED; layout <= OPCHECK_BACKWARDS; layout++) {
         ct_scope {
             const result *of = &ref->of[0];
             char name[32];
