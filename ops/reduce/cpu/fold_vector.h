@@ -23,20 +23,19 @@
 #define FOLD_STEP(a, b)  FOLD_DO(ELEMENT_PASTE(_, FOLD_OP))(a, b)
 #define FOLD_LANE(v)     FOLD_DO(ELEMENT_PASTE(_, FOLD_ACROSS))(v)
 
-/* The next eight vectors from p on, in pairs, into four accumulators. */
-#define FOLD_EIGHT(a, p)                                                                   \
-    do {                                                                                   \
-        PREFETCH(p, 8 * L);                                                                \
-        a##0 = FOLD_STEP(a##0, FOLD_STEP(FOLD_LOAD(p), FOLD_LOAD((p) + 4 * L)));           \
-        a##1 = FOLD_STEP(a##1, FOLD_STEP(FOLD_LOAD((p) + L), FOLD_LOAD((p) + 5 * L)));     \
-        a##2 = FOLD_STEP(a##2, FOLD_STEP(FOLD_LOAD((p) + 2 * L), FOLD_LOAD((p) + 6 * L))); \
-        a##3 = FOLD_STEP(a##3, FOLD_STEP(FOLD_LOAD((p) + 3 * L), FOLD_LOAD((p) + 7 * L))); \
+/* The next eight vectors from p on, in pairs of neighbors, into four accumulators: read in another order than they lie in, they come a
+ * quarter slower from far on Zen 4, which does not see then what follows. */
+#define FOLD_PAIR(p, k) FOLD_STEP(FOLD_LOAD((p) + 2 * (k)*L), FOLD_LOAD((p) + (2 * (k) + 1) * L))
+#define FOLD_EIGHT(a, p)                         \
+    do {                                         \
+        PREFETCH(p, 8 * L);                      \
+        a##0 = FOLD_STEP(a##0, FOLD_PAIR(p, 0)); \
+        a##1 = FOLD_STEP(a##1, FOLD_PAIR(p, 1)); \
+        a##2 = FOLD_STEP(a##2, FOLD_PAIR(p, 2)); \
+        a##3 = FOLD_STEP(a##3, FOLD_PAIR(p, 3)); \
     } while (0)
-#define FOLD_FIRST(a, p)                                                     \
-    FOLD_V a##0 = FOLD_STEP(FOLD_LOAD(p), FOLD_LOAD((p) + 4 * L)),           \
-           a##1 = FOLD_STEP(FOLD_LOAD((p) + L), FOLD_LOAD((p) + 5 * L)),     \
-           a##2 = FOLD_STEP(FOLD_LOAD((p) + 2 * L), FOLD_LOAD((p) + 6 * L)), \
-           a##3 = FOLD_STEP(FOLD_LOAD((p) + 3 * L), FOLD_LOAD((p) + 7 * L))
+#define FOLD_FIRST(a, p) \
+    FOLD_V a##0 = FOLD_PAIR(p, 0), a##1 = FOLD_PAIR(p, 1), a##2 = FOLD_PAIR(p, 2), a##3 = FOLD_PAIR(p, 3)
 #define FOLD_JOIN(a) FOLD_STEP(FOLD_STEP(a##0, a##1), FOLD_STEP(a##2, a##3))
 
 /* v, and what is left of a block of m elements from element i on. */
@@ -177,6 +176,7 @@ static void FOLD_FN(_columns)(void *acc, const void *from, int64_t n, int64_t ro
 #undef FOLD_SHORT
 #undef FOLD_STEP
 #undef FOLD_LANE
+#undef FOLD_PAIR
 #undef FOLD_EIGHT
 #undef FOLD_FIRST
 #undef FOLD_JOIN
