@@ -6,8 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backends/cpu/gemm/caches.h"
 #include "backends/cpu/gemm/gemm.h"
 #include "tests/amx_level.h"
+#include "tests/guarded_page.h"
 
 static int passed, failed;
 static const char *level_name = "";
@@ -103,7 +105,7 @@ static void put_random(ct_gemm_type t, char *p) {
     }
 }
 
-/* ---- matrices in buffers whose every other byte is a NaN that must not leak or be written ---- */
+/* ---- matrices in buffers whose every other byte is a NaN that must not leak or be written, at the end of memory ---- */
 
 typedef struct matrix {
     char *memory, *origin;
@@ -137,7 +139,7 @@ static matrix make(ct_gemm_type type, int64_t rows, int64_t cols, int layout, co
     }
     const bool empty = rows == 0 || cols == 0;
     x.bytes = empty ? 1 : (highest - lowest + 1) * sizes[type];
-    x.memory = (char *)malloc((size_t)x.bytes);
+    x.memory = guarded_alloc((size_t)x.bytes);
     memset(x.memory, 0xff, (size_t)x.bytes); /* NaN in every floating type */
     x.origin = x.memory - lowest * sizes[type];
     int64_t items = 1;
@@ -267,7 +269,9 @@ static void point(setup *s) {
     memcpy(s->before, s->c.memory, (size_t)s->c.bytes);
 }
 static void release(setup *s) {
-    free(s->a.memory), free(s->b.memory), free(s->c.memory), free(s->residual.memory), free(s->bias), free(s->before);
+    matrix *all[] = {&s->a, &s->b, &s->c, &s->residual};
+    for (int i = 0; i < 4; i++) guarded_free(all[i]->memory, (size_t)all[i]->bytes);
+    free(s->bias), free(s->before);
 }
 
 static void plain_setup(setup *s, ct_gemm_type t, int64_t m, int64_t n, int64_t k, int la, int lb, int lc) {
@@ -470,6 +474,33 @@ static void transposed_products_and_what_follows_them(void) {
     }
 }
 
+/* However long the sums are and however many threads: no worker keeps more than its L2 holds, beside what all share in L3. */
+static void long_sums_need_little_scratch(void) {
+    const ct_caches *caches = ct__caches();
+    const double l2 = (double)(caches->l2_ways * caches->l2_way);
+    static const int64_t shapes[][3] = {
+        {256, 256, 1 << 20}, {512, 512, 1 << 16}, {130, 70, 1 << 22}, {768, 3072, 1 << 15}};
+    static const ct_gemm_type types[] = {CT_GEMM_F32, CT_GEMM_BF16, CT_GEMM_F64};
+    for (int i = 0; i < 4 * 3 * 16; i++) {
+        const ct_gemm_type t = types[i / 4 % 3];
+        const int64_t *shape = shapes[i % 4];
+        ct_gemm g = {.m = shape[0], .n = shape[1], .k = shape[2], .a_type = t, .b_type = t, .c_type = t};
+        const int layout = i / 12;
+        g.a_row = layout & 1 ? 1 : g.k, g.a_col = layout & 1 ? g.m : 1;
+        g.b_row = layout & 2 ? 1 : g.n, g.b_col = layout & 2 ? g.k : 1;
+        g.c_row = layout & 4 ? 1 : g.n, g.c_col = layout & 4 ? g.m : 1;
+        const int threads = layout & 8 ? 64 : 16;
+        if (!level_has(t, t)) continue;
+        ct_set_threads(threads);
+        const double bytes = (double)ct__gemm_scratch(&g);
+        char what[100];
+        snprintf(what, sizeof what, "scratch of %s %ldx%ldx%ld, layout %d, %d threads: %.1f MiB", names[t], (long)g.m,
+                 (long)g.n, (long)g.k, layout, threads, bytes / (1 << 20));
+        report(bytes <= (32 << 20) + threads * l2, what);
+    }
+    ct_set_threads(2);
+}
+
 /* Products whose chunks are one job: few rows and many, A of each or of all, either operand along k, sums in C or in a strip. */
 static void a_few_large_products(void) {
     static const int64_t shapes[][3] = {{64, 700, 60}, {150, 530, 40}, {40, 300, 410}, {14, 2000, 90}};
@@ -656,6 +687,7 @@ int main(void) {
         long_sums_of_halves_and_bytes();
         a_few_large_products();
         transposed_products_and_what_follows_them();
+        long_sums_need_little_scratch();
         if (!level_is_amx) {
             shapes_that_need_several_blocks();
             a_thousand_small_products();

@@ -181,12 +181,19 @@ static double cost(const ct__kernel *kernel, int64_t m, int64_t n, int64_t k, bo
            (c_contiguous ? 0.0 : 0.5) * (double)m * (double)n;
 }
 
-/* Both operands transposed, for many threads: as C^T = B^T A^T no worker has to transpose what it packs, and A, which all of them read, needs no
- * copy; only C is transposed, once, on its way out. Not with an old C, which would be added after the sums instead of before them. */
-static bool transposes_c_alone(const ct_gemm *g) {
+/* Whether an L2 holds a panel of B of so many k, and as much again. */
+static bool keeps_panel(const ct__kernel *kernel, int64_t k) {
+    const ct_caches *caches = ct__caches();
+    return k <= caches->l2_ways * caches->l2_way / 2 / (ct__panel_width(kernel) * ct__type_size(kernel->packed));
+}
+
+/* Both operands transposed, for many threads: as C^T = B^T A^T no worker has to transpose what it packs, and A, which all of them
+ * read, needs no copy; only C is transposed, once, on its way out, which is why a worker keeps its B for all of k. Not with an old C,
+ * which would be added after the sums instead of before them. */
+static bool transposes_c_alone(const ct_gemm *g, const ct__kernel *kernel) {
     const double least = 128.0 * 128.0 * 128.0;
-    return ct__threads() > CT__FEW_THREADS && g->a_row == 1 && g->a_col != 1 && g->b_row == 1 && g->b_col != 1 &&
-           g->c_col == 1 && !g->accumulate && !(g->bias_row && g->bias_col) &&
+    return keeps_panel(kernel, g->k) && ct__threads() > CT__FEW_THREADS && g->a_row == 1 && g->a_col != 1 &&
+           g->b_row == 1 && g->b_col != 1 && g->c_col == 1 && !g->accumulate && !(g->bias_row && g->bias_col) &&
            (double)g->m * (double)g->n * (double)g->k >= least;
 }
 
@@ -194,7 +201,7 @@ static bool better_swapped(const ct_gemm *g, const ct__kernel *kernel) {
     if (g->pack_a || g->pack_b || g->packed_b || g->store) return false;
     /* The i8 tile is not symmetric in its operands. */
     if (kernel->unsigned_a) return false;
-    if (transposes_c_alone(g)) return true;
+    if (transposes_c_alone(g, kernel)) return true;
     const double plain = cost(kernel, g->m, g->n, g->k, g->b_col == 1, g->c_col == 1);
     const double swapped = cost(kernel, g->n, g->m, g->k, g->a_row == 1, g->c_row == 1);
     return swapped < 0.97 * plain;
@@ -291,6 +298,7 @@ static void cut_strips(ct__plan *p, int64_t threads) {
     double best = INFINITY;
     for (int64_t stages = 1; stages <= (p->sums ? 1 : blocks); stages = next_size(stages)) {
         const int64_t deep = ct__ceil_div(blocks, stages) * p->depth, most = columns_kept(p, deep) / width;
+        if (!p->sums && stages < blocks && !keeps_panel(kernel, deep)) continue;
         const double k = (double)ct__min(deep, p->k);
         for (int64_t panels = 1; panels == 1 || panels <= most; panels = next_size(panels)) {
             const int64_t cols = ct__min(panels * width, ct__round_up(p->n, width));
@@ -386,6 +394,8 @@ static bool packs_alone(const ct__plan *p) {
     const bool gathers = g->pack_a || g->pack_b;
     if (p->items_apart || (gathers && p->kernel->group > 1) || g->packed_b || p->offset_b || p->k == 0) return false;
     const bool small = !gathers && is_small(p) && p->items == 1 && p->b.type == p->kernel->packed && p->b.col != 1;
+    /* sums that are not C's own wait for the last k, and so would a worker's B */
+    if (!p->c_direct && p->k > even_depth(p) && !keeps_panel(p->kernel, p->k)) return false;
     return small ? ct__threads() > 1
                  : ct__threads() > CT__FEW_THREADS && (p->a_feed == CT__FEED_STAGED || p->b_feed == CT__FEED_STAGED);
 }
@@ -496,11 +506,11 @@ bool ct__gemm_plan(const ct_gemm *g, ct__plan *p) {
         p->items = p->total_bytes = 0;
         return true;
     }
+    p->c_direct = g->c_type == kernel->acc && p->c_col == 1 && !g->store;
     choose_feeds(p);
     p->stage_rows = 4096 / p->tile_rows * p->tile_rows;
     p->stage_cols = kernel->stage_cols;
     choose_depth(p);
-    p->c_direct = g->c_type == kernel->acc && p->c_col == 1 && !g->store;
     const void *along = p->swapped ? g->bias_row : g->bias_col, *across = p->swapped ? g->bias_col : g->bias_row;
     p->tile_bias = kernel->biases && p->c_direct && along && g->bias_type == kernel->acc && !across && !g->residual &&
                    !g->activate;

@@ -65,6 +65,8 @@ static inline void transpose_narrow32(char *dst, int64_t dst_row, const char *sr
 }
 static inline void store_quarters32(char *dst, int64_t dst_row, __m128 a, __m128 b, __m128 c, __m128 d, int cols,
                                     __mmask8 out) {
+    /* In registers first: gcc would store a masked quarter of a vector at once, an instruction that faults on what the mask leaves out. */
+    __asm__("" : "+v"(a), "+v"(b), "+v"(c), "+v"(d));
     if (cols > 0) _mm_mask_storeu_ps(dst, out, a);
     if (cols > 1) _mm_mask_storeu_ps(dst + dst_row, out, b);
     if (cols > 2) _mm_mask_storeu_ps(dst + 2 * dst_row, out, c);
