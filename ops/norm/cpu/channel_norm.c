@@ -1,4 +1,4 @@
-/* Kernels of channel_norm and of its gradients. A line is one channel of one item of the batch; with the channels last, lines
+/* Kernels of channel_norm, with relu and what is added before it too, and of its gradients. A line is one channel of one item of the batch; with the channels last, lines
  * lie side by side. Lines are cut into parts; each part gives its moments (or, for the gradients, three sums), those of a
  * set are put together, and every part is gone over once more with the coefficients that follow. Where a set is small enough to
  * stay in a cache, one task does all of this for it; else all first parts come before all second ones. */
@@ -7,6 +7,7 @@
 #include "ops/norm/cpu/moments.h"
 
 #include "gen/norm.attrs.h"
+#include "gen/ops_decl.h"
 
 enum {
     PART = 65536,          /* elements of a part */
@@ -24,16 +25,22 @@ typedef struct part_sums {
     double *a, *b, *c;
 } part_sums;
 
+/* What y is of the normalized x. */
+typedef enum result_kind { PLAIN, RELU_OF_RESULT, RELU_OF_SUM } result_kind;
+
 typedef struct channel_job {
     const void *x, *g, *weight, *bias, *g_mean, *g_var, *given_mean, *given_var;
+    const void *other; /* the residual, or of a gradient y */
     void *y, *mean, *var, *dweight, *dbias;
+    void *passed;                    /* what relu let pass of g, the gradient of the residual, or NULL */
     int64_t items, channels, places; /* x is (items, channels, places) or (items, places, channels) */
     int64_t groups, members;         /* groups of so many channels; one channel each when the batch is one set */
     int64_t parts, part;             /* of a line, and their places */
     int64_t span;                    /* neighboring lines that a visit is to, with the channels last */
     int64_t begin;                   /* the element that x, g and y begin with */
     double eps, count;               /* elements of a set */
-    bool batch, last, streams;
+    bool batch, last, streams, relu;
+    bool passed_first;   /* the first pass leaves `passed`, which the second one takes for g */
     part_sums sums;      /* each (items, channels, parts) or (items, parts, channels) */
     double *rest, *rstd; /* by set: what the mean as given lacks */
     void *coefficients;  /* (5, items or 1, channels): m, those of g, x - m, 1, what g is taken from; or of x - m, 1 */
@@ -250,16 +257,27 @@ static const char *can_channels(const ct_call *call) { return norm_can(call, cal
 
 static const char *can_gradients(const ct_call *call) {
     const channel_norm_grad_attrs *a = call->attrs;
-    if (a->relu || (call->n_out > 3 && call->out[3])) return "there is a relu";
+    if (!a->relu && call->n_out > 3 && call->out[3]) return "a residual without a relu";
+    if (a->relu && !call->in[8]) return "y is not given";
     if (a->fixed) return "the statistics are fixed";
     return can_channels(call);
 }
 
 static void *address_of(const ct_view *view, size_t size) { return view ? ct__address(view, size) : NULL; }
 
+/* Of channel_norm or channel_norm_relu: what the attributes say. */
+static channel_job norm_job(const ct_call *call) {
+    const bool relu = call->op == &ct__op_channel_norm_relu;
+    const channel_norm_attrs *plain = call->attrs;
+    const channel_norm_relu_attrs *with = call->attrs;
+    channel_job j = relu ? job_of(call->in[0], with->groups, with->eps, with->channels_last)
+                         : job_of(call->in[0], plain->groups, plain->eps, plain->channels_last);
+    j.relu = relu;
+    return j;
+}
+
 static size_t norm_scratch(const ct_call *call) {
-    const channel_norm_attrs *a = call->attrs;
-    const channel_job j = job_of(call->in[0], a->groups, a->eps, a->channels_last);
+    const channel_job j = norm_job(call);
     return scratch_of(&j, call->in[0]->dtype);
 }
 
@@ -269,15 +287,13 @@ static const channel_code norm_codes[2][2] = {
 
 static bool run_channel_norm(const ct_call *call, ct_stream *stream) {
     (void)stream;
-    const channel_norm_attrs *a = call->attrs;
     const ct_view *x = call->in[0];
     const size_t size = ct_dtype_size(x->dtype);
-    channel_job j = job_of(x, a->groups, a->eps, a->channels_last);
+    channel_job j = norm_job(call);
     if (j.items * j.groups == 0) return true;
     place_scratch(&j, ct__scratch(call));
-    j.x = ct__address(x, size);
-    j.weight = address_of(call->in[1], size);
-    j.bias = address_of(call->in[2], size);
+    const void **from[] = {&j.x, &j.weight, &j.bias, &j.other};
+    for (int i = 0; i < call->n_in; i++) *from[i] = address_of(call->in[i], size);
     void **to[] = {&j.y, &j.mean, &j.var};
     for (int i = 0; i < call->n_out; i++) *to[i] = address_of(call->out[i], size);
     const int64_t bytes = j.items * j.channels * j.places * (int64_t)size;
@@ -286,9 +302,21 @@ static bool run_channel_norm(const ct_call *call, ct_stream *stream) {
     return true;
 }
 
-static size_t norm_grad_scratch(const ct_call *call) {
+static channel_job grad_job(const ct_call *call) {
     const channel_norm_grad_attrs *a = call->attrs;
-    const channel_job j = job_of(call->in[3], a->groups, a->eps, a->channels_last);
+    channel_job j = job_of(call->in[3], a->groups, a->eps, a->channels_last);
+    j.relu = a->relu;
+    return j;
+}
+
+/* Of what the first pass reads of an element. */
+static int64_t grad_bytes(const ct_call *call) {
+    const channel_job j = grad_job(call);
+    return (j.relu ? 3 : 2) * (int64_t)ct_dtype_size(call->in[3]->dtype);
+}
+
+static size_t norm_grad_scratch(const ct_call *call) {
+    const channel_job j = grad_job(call);
     return scratch_of(&j, call->in[3]->dtype);
 }
 
@@ -300,35 +328,34 @@ static const channel_code grad_codes[2][2] = {
 
 static bool run_channel_norm_grad(const ct_call *call, ct_stream *stream) {
     (void)stream;
-    const channel_norm_grad_attrs *a = call->attrs;
     const ct_view *x = call->in[3];
     const size_t size = ct_dtype_size(x->dtype);
-    channel_job j = job_of(x, a->groups, a->eps, a->channels_last);
+    channel_job j = grad_job(call);
     place_scratch(&j, ct__scratch(call));
-    const void **from[] = {&j.g, &j.g_mean, &j.g_var, &j.x, &j.given_mean, &j.given_var, &j.weight};
-    for (int i = 0; i < 7; i++) *from[i] = address_of(call->in[i], size);
-    void **to[] = {&j.y, &j.dweight, &j.dbias};
-    for (int i = 0; i < call->n_out && i < 3; i++) *to[i] = address_of(call->out[i], size);
+    const void **from[] = {&j.g, &j.g_mean, &j.g_var, &j.x, &j.given_mean, &j.given_var, &j.weight, &j.bias, &j.other};
+    for (int i = 0; i < call->n_in; i++) *from[i] = address_of(call->in[i], size);
+    void **to[] = {&j.y, &j.dweight, &j.dbias, &j.passed};
+    for (int i = 0; i < call->n_out; i++) *to[i] = address_of(call->out[i], size);
+    j.passed_first = j.passed != NULL;
     const int64_t bytes = j.items * j.channels * j.places * (int64_t)size;
     j.streams = j.y && norm_streams(j.y, (j.last ? j.channels : j.places) * (int64_t)size, bytes);
     (x->dtype == CT_F32 ? f32_spread_means : f64_spread_means)(&j);
-    run_passes(&j, &grad_codes[x->dtype == CT_F64][j.last], 2 * (int64_t)size);
+    run_passes(&j, &grad_codes[x->dtype == CT_F64][j.last], grad_bytes(call));
     return true;
 }
 
 /* ---- As steps of fused calls: lines that are contiguous ---- */
 
 static int64_t norm_line(const ct_call *call) {
-    const channel_norm_attrs *a = call->attrs;
-    return a->channels_last ? 0 : call->in[0]->dims[2];
+    const channel_job j = norm_job(call);
+    return j.last ? 0 : call->in[0]->dims[2];
 }
 
 /* Where a call of its own would read g and x once, from a cache the second time, two passes over all of them are no gain. */
 static int64_t norm_grad_line(const ct_call *call) {
-    const channel_norm_grad_attrs *a = call->attrs;
-    const ct_view *x = call->in[3];
-    const channel_job j = job_of(x, a->groups, a->eps, a->channels_last);
-    return j.last || is_local(&j, 2 * (int64_t)ct_dtype_size(x->dtype)) ? 0 : j.places;
+    const channel_job j = grad_job(call);
+    const bool second = call->out[0] || call->n_out < 4 || !call->out[3]; /* which makes both */
+    return j.last || !second || is_local(&j, grad_bytes(call)) ? 0 : j.places;
 }
 
 /* The job lies at the end of the scratch from `begin` on. */
@@ -338,18 +365,16 @@ static channel_job *job_in(const ct_call *call) {
 }
 
 static void norm_begin(const ct_call *call, char *const *ptr) {
-    const channel_norm_attrs *a = call->attrs;
-    channel_job j = job_of(call->in[0], a->groups, a->eps, a->channels_last);
+    channel_job j = norm_job(call);
     place_scratch(&j, ct__scratch(call));
     j.weight = ptr[1], j.bias = ptr[2];
-    j.mean = call->n_out > 1 ? ptr[4] : NULL;
-    j.var = call->n_out > 2 ? ptr[5] : NULL;
+    j.mean = call->n_out > 1 ? ptr[call->n_in + 1] : NULL;
+    j.var = call->n_out > 2 ? ptr[call->n_in + 2] : NULL;
     *job_in(call) = j;
 }
 
 static void norm_grad_begin(const ct_call *call, char *const *ptr) {
-    const channel_norm_grad_attrs *a = call->attrs;
-    channel_job j = job_of(call->in[3], a->groups, a->eps, a->channels_last);
+    channel_job j = grad_job(call);
     place_scratch(&j, ct__scratch(call));
     j.g_mean = ptr[1], j.g_var = ptr[2], j.given_mean = ptr[4], j.given_var = ptr[5], j.weight = ptr[6];
     j.dweight = call->n_out > 1 ? ptr[call->n_in + 1] : NULL;
@@ -381,13 +406,13 @@ static void norm_settle(const ct_call *call, char *const *ptr) {
 
 static void norm_part(const ct_call *call, int64_t first, int64_t n, char *const *ptr) {
     channel_job j = *job_in(call);
-    j.x = ptr[0], j.y = ptr[3];
+    j.x = ptr[0], j.other = call->n_in > 3 ? ptr[3] : NULL, j.y = ptr[call->n_in];
     visit_lines(&j, first, n, norm_codes[call->in[0]->dtype == CT_F64][0].second);
 }
 
 static void norm_grad_first(const ct_call *call, int64_t first, int64_t n, char *const *ptr) {
     channel_job j = *job_in(call);
-    j.g = ptr[0], j.x = ptr[3];
+    j.g = ptr[0], j.x = ptr[3], j.other = ptr[8];
     visit_lines(&j, first, n, grad_codes[call->in[3]->dtype == CT_F64][0].first);
 }
 
@@ -400,14 +425,19 @@ static void norm_grad_settle(const ct_call *call, char *const *ptr) {
 
 static void norm_grad_part(const ct_call *call, int64_t first, int64_t n, char *const *ptr) {
     channel_job j = *job_in(call);
-    j.g = ptr[0], j.x = ptr[3], j.y = ptr[call->n_in];
+    j.g = ptr[0], j.x = ptr[3], j.other = ptr[8], j.y = ptr[call->n_in];
+    j.passed = call->n_out > 3 ? ptr[call->n_in + 3] : NULL;
     visit_lines(&j, first, n, grad_codes[call->in[3]->dtype == CT_F64][0].second);
 }
 
-enum { STATISTICS = 1 << 1 | 1 << 2 | 1 << 4 | 1 << 5 }; /* operands of both, one value a set or a channel */
+enum {
+    STATISTICS = 1 << 1 | 1 << 2 | 1 << 4 | 1 << 5
+}; /* of channel_norm and its gradient: one value a set or a channel */
 static const ct_cpu_step_more norm_more = {
     .row = norm_line, .begin = norm_begin, .first = norm_first, .settle = norm_settle};
 static const ct_cpu_step norm_step = {.part = norm_part, .more = &norm_more, .whole = STATISTICS, .cost = 8};
+static const ct_cpu_step norm_relu_step = {
+    .part = norm_part, .more = &norm_more, .whole = 1 << 1 | 1 << 2 | 1 << 5 | 1 << 6, .cost = 10};
 static const ct_cpu_step_more norm_grad_more = {
     .row = norm_grad_line, .begin = norm_grad_begin, .first = norm_grad_first, .settle = norm_grad_settle};
 static const ct_cpu_step norm_grad_step = {.part = norm_grad_part,
@@ -417,6 +447,7 @@ static const ct_cpu_step norm_grad_step = {.part = norm_grad_part,
 
 CT_KERNELS(norm_channel_norm) = {
     CT_CANDIDATES_STEP(channel_norm, &norm_step, {"channels", can_channels, norm_scratch, run_channel_norm}),
+    CT_CANDIDATES_STEP(channel_norm_relu, &norm_relu_step, {"channels", can_channels, norm_scratch, run_channel_norm}),
     CT_CANDIDATES_STEP(channel_norm_grad, &norm_grad_step,
                        {"channels", can_gradients, norm_grad_scratch, run_channel_norm_grad}),
     {0},

@@ -79,6 +79,11 @@ static void DO(_spread_means)(const channel_job *j) {
     }
 }
 
+/* ---- relu ---- */
+
+/* x where y is above 0, or NaN: relu of y, or its gradient. */
+SIMD_INLINE V DO(_passed)(V y, V x) { return DO(_select)(DO(_le)(y, DO(_set1)(0)), DO(_set1)(0), x); }
+
 /* The gradients of weight and bias, of at most PARAMETERS channels: items come outside, for the sums of neighboring channels lie side by side. */
 static void DO(_param_grads)(const channel_job *j, int64_t first, int64_t end) {
     if (!j->dweight && !j->dbias) return;
@@ -107,51 +112,74 @@ static void DO(_first)(const channel_job *j, int64_t item, int64_t channel, int6
     j->sums.a[at] = m.count, j->sums.b[at] = m.mean, j->sums.c[at] = m.square;
 }
 
-static void DO(_second)(const channel_job *j, int64_t item, int64_t channel, int64_t part) {
-    if (!j->y) return;
+/* What follows x - m of a result; r: the residual. */
+SIMD_INLINE V DO(_result)(result_kind kind, V apart, V scale, V shift, V r) {
+    V y = DO(_fma)(apart, scale, shift);
+    if (kind == RELU_OF_SUM) y = DO(_add)(y, r);
+    return kind == PLAIN ? y : DO(_passed)(y, y);
+}
+
+SIMD_INLINE void DO(_second_as)(const channel_job *j, result_kind kind, int64_t item, int64_t channel, int64_t part) {
     const int64_t at = place_of(j, item, channel, part), n = places_of(j, part);
-    const T *x = (const T *)j->x + at; /* (n) */
+    const T *x = (const T *)j->x + at, *r = kind == RELU_OF_SUM ? (const T *)j->other + at : x; /* (n) */
     T *y = (T *)j->y + at;
     const V m = DO(_set1)(DO(_coefficients)(j, 0, item)[channel]),
             scale = DO(_set1)(DO(_coefficients)(j, 1, item)[channel]),
             shift = DO(_set1)(DO(_coefficients)(j, 2, item)[channel]);
+#define Y(LOAD) DO(_result)(kind, DO(_sub)(LOAD(x), m), scale, shift, kind == RELU_OF_SUM ? LOAD(r) : m)
+#define ALL(p)  DO(_load)(p + i)
+#define NEXT(p) DO(_load)(p + i + L)
+#define SOME(p) DO(_load_n)(p + i, (int)(n - i))
     int64_t i = 0;
     if (j->streams)
-        for (; i + L <= n; i += L) DO(_stream)(y + i, DO(_fma)(DO(_sub)(DO(_load)(x + i), m), scale, shift));
-    for (; i + L <= n; i += L) DO(_store)(y + i, DO(_fma)(DO(_sub)(DO(_load)(x + i), m), scale, shift));
-    if (i < n) {
-        const int k = (int)(n - i);
-        DO(_store_n)(y + i, DO(_fma)(DO(_sub)(DO(_load_n)(x + i, k), m), scale, shift), k);
-    }
+        for (; i + L <= n; i += L) DO(_stream)(y + i, Y(ALL));
+    for (; i + L <= n; i += L) DO(_store)(y + i, Y(ALL));
+    if (i < n) DO(_store_n)(y + i, Y(SOME), (int)(n - i));
+#undef Y
 }
 
-static void DO(_grad_first)(const channel_job *j, int64_t item, int64_t channel, int64_t part) {
+static void DO(_second)(const channel_job *j, int64_t item, int64_t channel, int64_t part) {
+    if (!j->y) return;
+    if (!j->relu) DO(_second_as)(j, PLAIN, item, channel, part);
+    else if (j->other) DO(_second_as)(j, RELU_OF_SUM, item, channel, part);
+    else DO(_second_as)(j, RELU_OF_RESULT, item, channel, part);
+}
+
+SIMD_INLINE void DO(_grad_first_as)(const channel_job *j, bool relu, int64_t item, int64_t channel, int64_t part) {
     const int64_t at = place_of(j, item, channel, part), n = places_of(j, part);
-    const T *x = (const T *)j->x + at, *g = (const T *)j->g + at; /* (n) */
+    const T *x = (const T *)j->x + at, *g = (const T *)j->g + at, *y = relu ? (const T *)j->other + at : g; /* (n) */
+    T *passed = relu && j->passed_first ? (T *)j->passed + at : NULL;
     const V m = DO(_set1)(DO(_coefficients)(j, 0, item)[channel]), zero = DO(_set1)(0);
     double sum = 0, product = 0, rest = 0;
     for (int64_t from = 0, end; from < n; from = end) {
         end = ct__min64(from + NORM_BLOCK, n);
         V s0 = zero, s1 = zero, p0 = zero, p1 = zero, d0 = zero, d1 = zero;
         int64_t i = from;
+#define G(LOAD) (relu ? DO(_passed)(LOAD(y), LOAD(g)) : LOAD(g))
         for (; i + 2 * L <= end; i += 2 * L) {
             PREFETCH(x + i, 2 * L);
             PREFETCH(g + i, 2 * L);
-            V a = DO(_sub)(DO(_load)(x + i), m), b = DO(_sub)(DO(_load)(x + i + L), m), c = DO(_load)(g + i),
-              d = DO(_load)(g + i + L);
+            if (relu) PREFETCH(y + i, 2 * L);
+            V a = DO(_sub)(ALL(x), m), b = DO(_sub)(NEXT(x), m), c = G(ALL), d = G(NEXT);
+            if (passed) {
+                DO(_store)(passed + i, c);
+                DO(_store)(passed + i + L, d);
+            }
             s0 = DO(_add)(s0, c), s1 = DO(_add)(s1, d);
             p0 = DO(_fma)(a, c, p0), p1 = DO(_fma)(b, d, p1);
             d0 = DO(_add)(d0, a), d1 = DO(_add)(d1, b);
         }
         for (; i + L <= end; i += L) {
-            V a = DO(_sub)(DO(_load)(x + i), m), c = DO(_load)(g + i);
+            V a = DO(_sub)(ALL(x), m), c = G(ALL);
+            if (passed) DO(_store)(passed + i, c);
             s1 = DO(_add)(s1, c), p1 = DO(_fma)(a, c, p1), d1 = DO(_add)(d1, a);
         }
         if (i < end) {
             const int k = (int)(end - i);
             T lane[L];
-            DO(_put)(lane, DO(_sub)(DO(_load_n)(x + i, k), m));
-            V a = DO(_get_n)(lane, k), c = DO(_load_n)(g + i, k);
+            DO(_put)(lane, DO(_sub)(SOME(x), m));
+            V a = DO(_get_n)(lane, k), c = G(SOME);
+            if (passed) DO(_store_n)(passed + i, c, k);
             s0 = DO(_add)(s0, c), p0 = DO(_fma)(a, c, p0), d0 = DO(_add)(d0, a);
         }
         sum += (double)DO(_hsum)(DO(_add)(s0, s1));
@@ -162,22 +190,38 @@ static void DO(_grad_first)(const channel_job *j, int64_t item, int64_t channel,
     j->sums.a[to] = sum, j->sums.b[to] = product, j->sums.c[to] = rest;
 }
 
+static void DO(_grad_first)(const channel_job *j, int64_t item, int64_t channel, int64_t part) {
+    if (j->relu) DO(_grad_first_as)(j, true, item, channel, part);
+    else DO(_grad_first_as)(j, false, item, channel, part);
+}
+
+/* dx of the vectors that LOAD gives of x, g and y; c is what relu let pass of g. */
+#define DX(LOAD) (c = G(LOAD), DO(_fma)(DO(_sub)(c, by[4]), by[1], DO(_fma)(DO(_sub)(LOAD(x), by[0]), by[2], by[3])))
+
+SIMD_INLINE void DO(_grad_second_as)(const channel_job *j, bool relu, int64_t item, int64_t channel, int64_t part) {
+    const int64_t at = place_of(j, item, channel, part), n = places_of(j, part);
+    const T *x = (const T *)j->x + at, *g = (const T *)(j->passed_first ? j->passed : j->g) + at,
+            *y = relu ? (const T *)j->other + at : g; /* (n) */
+    T *dx = (T *)j->y + at, *passed = relu && j->passed ? (T *)j->passed + at : NULL;
+    V by[5], c;
+    for (int k = 0; k < 5; k++) by[k] = DO(_set1)(DO(_coefficients)(j, k, item)[channel]);
+    int64_t i = 0;
+    if (j->streams && !passed)
+        for (; i + L <= n; i += L) DO(_stream)(dx + i, DX(ALL));
+    for (; i + L <= n; i += L) {
+        DO(_store)(dx + i, DX(ALL));
+        if (passed) DO(_store)(passed + i, c);
+    }
+    if (i < n) {
+        DO(_store_n)(dx + i, DX(SOME), (int)(n - i));
+        if (passed) DO(_store_n)(passed + i, c, (int)(n - i));
+    }
+}
+
 static void DO(_grad_second)(const channel_job *j, int64_t item, int64_t channel, int64_t part) {
     if (!j->y) return;
-    const int64_t at = place_of(j, item, channel, part), n = places_of(j, part);
-    const T *x = (const T *)j->x + at, *g = (const T *)j->g + at; /* (n) */
-    T *dx = (T *)j->y + at;
-    V by[5];
-    for (int k = 0; k < 5; k++) by[k] = DO(_set1)(DO(_coefficients)(j, k, item)[channel]);
-#define DX(X, G) DO(_fma)(DO(_sub)(G, by[4]), by[1], DO(_fma)(DO(_sub)(X, by[0]), by[2], by[3]))
-    int64_t i = 0;
-    if (j->streams)
-        for (; i + L <= n; i += L) DO(_stream)(dx + i, DX(DO(_load)(x + i), DO(_load)(g + i)));
-    for (; i + L <= n; i += L) DO(_store)(dx + i, DX(DO(_load)(x + i), DO(_load)(g + i)));
-    if (i < n) {
-        const int k = (int)(n - i);
-        DO(_store_n)(dx + i, DX(DO(_load_n)(x + i, k), DO(_load_n)(g + i, k)), k);
-    }
+    if (j->relu && !j->passed_first) DO(_grad_second_as)(j, true, item, channel, part);
+    else DO(_grad_second_as)(j, false, item, channel, part);
 }
 
 /* ---- Lines side by side ---- */
@@ -188,16 +232,16 @@ SIMD_INLINE void DO(_column_moments)(part_sums to, double before, const T *x /* 
                                      int64_t step, int width, int last) {
     V sum[4], square[4], middle[4];
     const V share = DO(_set1)((T)1 / (T)rows);
-#define AT(r, q) \
-    (q == width - 1 && last < L ? DO(_load_n)(x + (r)*step + q * L, last) : DO(_load)(x + (r)*step + q * L))
+#define AT(p, r, q) \
+    (q == width - 1 && last < L ? DO(_load_n)((p) + (r)*step + q * L, last) : DO(_load)((p) + (r)*step + q * L))
     for (int q = 0; q < width; q++) sum[q] = square[q] = DO(_set1)(0);
     for (int64_t r = 0; r < rows; r++)
-        for (int q = 0; q < width; q++) sum[q] = DO(_add)(sum[q], AT(r, q));
+        for (int q = 0; q < width; q++) sum[q] = DO(_add)(sum[q], AT(x, r, q));
     for (int q = 0; q < width; q++) middle[q] = DO(_mul)(sum[q], share), sum[q] = DO(_set1)(0);
     for (int64_t r = 0; r < rows; r++)
         for (int q = 0; q < width; q++) {
             NORM_PREFETCH(x + (r + rows) * step + q * L, L); /* the rows after these */
-            const V apart = DO(_sub)(AT(r, q), middle[q]);
+            const V apart = DO(_sub)(AT(x, r, q), middle[q]);
             sum[q] = DO(_add)(sum[q], apart);
             square[q] = DO(_fma)(apart, apart, square[q]);
         }
@@ -242,38 +286,46 @@ static void DO(_last_first)(const channel_job *j, int64_t item, int64_t channel,
     }
 }
 
-/* y = (x - m) scale + shift, four rows at a time. */
-static void DO(_last_second)(const channel_job *j, int64_t item, int64_t channel, int64_t part) {
-    if (!j->y) return;
+/* Four rows at a time. */
+SIMD_INLINE void DO(_last_second_as)(const channel_job *j, result_kind kind, int64_t item, int64_t channel,
+                                     int64_t part) {
     const int64_t n = span_of(j, channel), step = j->channels, rows = places_of(j, part),
                   at = place_of(j, item, channel, part);
-    const T *x = (const T *)j->x + at; /* (rows, n) of (rows, step) */
+    const T *x = (const T *)j->x + at,
+            *r = kind == RELU_OF_SUM ? (const T *)j->other + at : x; /* (rows, n) of (rows, step) */
     T *y = (T *)j->y + at;
     const T *m = DO(_coefficients)(j, 0, item) + channel, *scale = DO(_coefficients)(j, 1, item) + channel,
             *shift = DO(_coefficients)(j, 2, item) + channel;
-#define Y(X) DO(_fma)(DO(_sub)(X, a), b, s)
+#define Y(LOAD) DO(_result)(kind, DO(_sub)(LOAD(x), a), b, s, kind == RELU_OF_SUM ? LOAD(r) : a)
+#define LESS(p) DO(_load_n)(p + i, k)
     const int64_t whole = n - n % L;
-    for (int64_t r = 0; r < rows; r += 4) {
-        const int many = (int)ct__min64(rows - r, 4);
-        const T *from = x + r * step;
-        T *to = y + r * step;
+    for (int64_t row = 0; row < rows; row += 4) {
+        const int many = (int)ct__min64(rows - row, 4);
         for (int64_t c = 0; c < n; c += L) {
             const int k = c < whole ? L : (int)(n - whole);
+            const int64_t from = row * step + c;
             const V a = DO(_load_n)(m + c, k), b = DO(_load_n)(scale + c, k), s = DO(_load_n)(shift + c, k);
             if (k < L || many < 4)
-                for (int q = 0; q < many; q++)
-                    DO(_store_n)(to + q * step + c, Y(DO(_load_n)(from + q * step + c, k)), k);
+                for (int64_t i = from; i < from + many * step; i += step) DO(_store_n)(y + i, Y(LESS), k);
             else if (j->streams)
-                for (int q = 0; q < 4; q++) DO(_stream)(to + q * step + c, Y(DO(_load)(from + q * step + c)));
+                for (int64_t i = from; i < from + 4 * step; i += step) DO(_stream)(y + i, Y(ALL));
             else
-                for (int q = 0; q < 4; q++) DO(_store)(to + q * step + c, Y(DO(_load)(from + q * step + c)));
+                for (int64_t i = from; i < from + 4 * step; i += step) DO(_store)(y + i, Y(ALL));
         }
     }
 #undef Y
 }
 
-SIMD_INLINE void DO(_column_sums)(part_sums to, const T *x, const T *g /* (rows, step) */, const T *means, int64_t rows,
-                                  int64_t step, int width, int last) {
+static void DO(_last_second)(const channel_job *j, int64_t item, int64_t channel, int64_t part) {
+    if (!j->y) return;
+    if (!j->relu) DO(_last_second_as)(j, PLAIN, item, channel, part);
+    else if (j->other) DO(_last_second_as)(j, RELU_OF_SUM, item, channel, part);
+    else DO(_last_second_as)(j, RELU_OF_RESULT, item, channel, part);
+}
+
+SIMD_INLINE void DO(_column_sums)(part_sums to, bool relu, const T *x, const T *g, const T *y,
+                                  T *passed /* (rows, step) */, const T *means, int64_t rows, int64_t step, int width,
+                                  int last) {
     V s[2], p[2], d[2], m[2];
     for (int q = 0; q < width; q++) m[q] = DO(_load_n)(means + q * L, q == width - 1 ? last : L);
     for (int q = 0; q < width; q++) s[q] = p[q] = d[q] = DO(_set1)(0);
@@ -281,9 +333,13 @@ SIMD_INLINE void DO(_column_sums)(part_sums to, const T *x, const T *g /* (rows,
         for (int q = 0; q < width; q++) {
             NORM_PREFETCH(x + (r + rows) * step + q * L, L);
             NORM_PREFETCH(g + (r + rows) * step + q * L, L);
-            const V apart = DO(_sub)(AT(r, q), m[q]);
-            const V c =
-                q == width - 1 && last < L ? DO(_load_n)(g + r * step + q * L, last) : DO(_load)(g + r * step + q * L);
+            if (relu) NORM_PREFETCH(y + (r + rows) * step + q * L, L);
+            const V apart = DO(_sub)(AT(x, r, q), m[q]);
+            const V c = relu ? DO(_passed)(AT(y, r, q), AT(g, r, q)) : AT(g, r, q);
+            if (relu && passed) {
+                if (q == width - 1 && last < L) DO(_store_n)(passed + r * step + q * L, c, last);
+                else DO(_store)(passed + r * step + q * L, c);
+            }
             s[q] = DO(_add)(s[q], c);
             p[q] = DO(_fma)(apart, c, p[q]);
             d[q] = DO(_add)(d[q], apart);
@@ -303,52 +359,71 @@ SIMD_INLINE void DO(_column_sums)(part_sums to, const T *x, const T *g /* (rows,
     }
 }
 
-static void DO(_last_grad_first)(const channel_job *j, int64_t item, int64_t channel, int64_t part) {
+SIMD_INLINE void DO(_last_grad_first_as)(const channel_job *j, bool relu, int64_t item, int64_t channel, int64_t part) {
     const int64_t n = span_of(j, channel), step = j->channels, rows = places_of(j, part),
                   at = place_of(j, item, channel, part), first = sum_at(j, item, channel, part);
-    const T *x = (const T *)j->x + at, *g = (const T *)j->g + at; /* (rows, n) of (rows, step) */
+    const T *x = (const T *)j->x + at, *g = (const T *)j->g + at,
+            *y = relu ? (const T *)j->other + at : g; /* (rows, n) of (rows, step) */
+    T *passed = relu && j->passed_first ? (T *)j->passed + at : NULL;
     const T *m = DO(_coefficients)(j, 0, item) + channel;
     for (int64_t c = first; c < first + n; c++) j->sums.a[c] = j->sums.b[c] = j->sums.c[c] = 0;
     for (int64_t r = 0; r < rows; r += ROWS) {
         const int64_t some = ct__min64(rows - r, ROWS);
-        const T *xs = x + r * step, *gs = g + r * step;
         int64_t c = 0;
-        for (; c + 2 * L <= n; c += 2 * L)
-            DO(_column_sums)(DO(_sums_from)(j, first + c), xs + c, gs + c, m + c, some, step, 2, L);
-        for (; c < n; c += L) DO(_column_sums)
-        (DO(_sums_from)(j, first + c), xs + c, gs + c, m + c, some, step, 1, (int)ct__min64(n - c, L));
+#define SUMS(width, last)                                                                      \
+    DO(_column_sums)                                                                           \
+    (DO(_sums_from)(j, first + c), relu, x + r * step + c, g + r * step + c, y + r * step + c, \
+     passed ? passed + r * step + c : NULL, m + c, some, step, width, last)
+        for (; c + 2 * L <= n; c += 2 * L) SUMS(2, L);
+        for (; c < n; c += L) SUMS(1, (int)ct__min64(n - c, L));
+#undef SUMS
+    }
+}
+
+static void DO(_last_grad_first)(const channel_job *j, int64_t item, int64_t channel, int64_t part) {
+    if (j->relu) DO(_last_grad_first_as)(j, true, item, channel, part);
+    else DO(_last_grad_first_as)(j, false, item, channel, part);
+}
+
+/* Not in fused calls: `passed` was written by the first pass. */
+SIMD_INLINE void DO(_last_grad_second_as)(const channel_job *j, bool relu, int64_t item, int64_t channel,
+                                          int64_t part) {
+    const int64_t n = span_of(j, channel), step = j->channels, rows = places_of(j, part),
+                  at = place_of(j, item, channel, part);
+    const T *x = (const T *)j->x + at, *g = (const T *)(j->passed_first ? j->passed : j->g) + at,
+            *y = relu ? (const T *)j->other + at : g; /* (rows, n) of (rows, step) */
+    T *dx = (T *)j->y + at;
+    const int64_t whole = n - n % L;
+    for (int64_t r = 0; r < rows; r += 4) {
+        const int many = (int)ct__min64(rows - r, 4);
+        for (int64_t column = 0; column < n; column += L) {
+            const int k = column < whole ? L : (int)(n - whole);
+            const int64_t to = r * step + column;
+            V by[5], c;
+            for (int q = 0; q < 5; q++) by[q] = DO(_load_n)(DO(_coefficients)(j, q, item) + channel + column, k);
+            if (k < L || many < 4)
+                for (int64_t i = to; i < to + many * step; i += step) DO(_store_n)(dx + i, DX(LESS), k);
+            else if (j->streams)
+                for (int64_t i = to; i < to + 4 * step; i += step) DO(_stream)(dx + i, DX(ALL));
+            else
+                for (int64_t i = to; i < to + 4 * step; i += step) DO(_store)(dx + i, DX(ALL));
+        }
     }
 }
 
 static void DO(_last_grad_second)(const channel_job *j, int64_t item, int64_t channel, int64_t part) {
     if (!j->y) return;
-    const int64_t n = span_of(j, channel), step = j->channels, rows = places_of(j, part),
-                  at = place_of(j, item, channel, part);
-    const T *x = (const T *)j->x + at, *g = (const T *)j->g + at; /* (rows, n) of (rows, step) */
-    T *dx = (T *)j->y + at;
-    const int64_t whole = n - n % L;
-    for (int64_t r = 0; r < rows; r += 4) {
-        const int many = (int)ct__min64(rows - r, 4);
-        for (int64_t c = 0; c < n; c += L) {
-            const int k = c < whole ? L : (int)(n - whole);
-            const int64_t to = r * step + c;
-            V by[5];
-            for (int q = 0; q < 5; q++) by[q] = DO(_load_n)(DO(_coefficients)(j, q, item) + channel + c, k);
-            if (k < L || many < 4)
-                for (int64_t i = to; i < to + many * step; i += step)
-                    DO(_store_n)(dx + i, DX(DO(_load_n)(x + i, k), DO(_load_n)(g + i, k)), k);
-            else if (j->streams)
-                for (int64_t i = to; i < to + 4 * step; i += step)
-                    DO(_stream)(dx + i, DX(DO(_load)(x + i), DO(_load)(g + i)));
-            else
-                for (int64_t i = to; i < to + 4 * step; i += step)
-                    DO(_store)(dx + i, DX(DO(_load)(x + i), DO(_load)(g + i)));
-        }
-    }
+    if (j->relu && !j->passed_first) DO(_last_grad_second_as)(j, true, item, channel, part);
+    else DO(_last_grad_second_as)(j, false, item, channel, part);
 }
 
 #undef AT
+#undef G
 #undef DX
+#undef ALL
+#undef NEXT
+#undef SOME
+#undef LESS
 #undef FOLD_D
 #undef T
 #undef V

@@ -58,6 +58,7 @@ enum { f32_lanes = VF32_LANES, f16_lanes = VF32_LANES, bf16_lanes = VF32_LANES, 
     SIMD_INLINE V D##_get_n(const D##_scalar *p, int n) { return V##_load_n(p, n); }                       \
     SIMD_INLINE void D##_put_n(D##_scalar *p, V v, int n) { V##_store_n(p, v, n); }                        \
     SIMD_INLINE V D##_select(M m, V a, V b) { return V##_select(m, a, b); }                                \
+    SIMD_INLINE M D##_le(V a, V b) { return V##_le(a, b); }                                                \
     SIMD_INLINE bool D##_any(M m) { return M##_any(m); }                                                   \
     SIMD_INLINE bool D##_any_nan(V a) { return M##_any(V##_isnan(a)); }                                    \
     SIMD_INLINE bool D##_any_equal(V a, V b) { return M##_any(V##_eq(a, b)); }                             \
