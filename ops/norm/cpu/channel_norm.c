@@ -5,6 +5,7 @@
 #include "backends/cpu/kernel.h"
 #include "backends/cpu/step.h"
 #include "ops/norm/cpu/moments.h"
+#include "ops/norm/norm.h"
 
 #include "gen/norm.attrs.h"
 #include "gen/ops_decl.h"
@@ -87,9 +88,31 @@ static void each_part(const channel_job *j, int64_t set, part_visit visit) {
 #include "ops/norm/cpu/line_moments.h"
 
 #define FOLD_D f32
-#include "ops/norm/cpu/channel_parts.h"
+#include "ops/norm/cpu/channel_sets.h"
 #define FOLD_D f64
+#include "ops/norm/cpu/channel_sets.h"
+
+#define FOLD_D  f32
+#define FOLD_IN f32
 #include "ops/norm/cpu/channel_parts.h"
+#define FOLD_D  f64
+#define FOLD_IN f64
+#include "ops/norm/cpu/channel_parts.h"
+
+/* bf16 is computed in f32, and rounded once. Without vectors it takes longer to convert than a tensor does. */
+#if CT_ISA_LEVEL > 0
+#define HAS_BF16    1
+#define bf16_stream bf16_store
+#define D           bf16
+#define T           uint16_t
+#define V           vf32
+#include "ops/norm/cpu/line_moments.h"
+#define FOLD_D  bf16
+#define FOLD_IN f32
+#include "ops/norm/cpu/channel_parts.h"
+#else
+#define HAS_BF16 0
+#endif
 
 /* ---- Tasks ---- */
 
@@ -236,10 +259,10 @@ static channel_job job_of(const ct_view *x, int64_t groups, double eps, bool las
     return j;
 }
 
-static size_t scratch_of(const channel_job *j, ct_dtype dtype) {
+static size_t scratch_of(const channel_job *j) {
     const int64_t rows = j->batch ? 1 : j->items, lines = j->items * j->channels * j->parts;
     return (size_t)lines * 3 * sizeof(double) + (size_t)(rows * j->groups) * 2 * sizeof(double) +
-           (size_t)(5 * rows * j->channels) * ct_dtype_size(dtype) + sizeof(channel_job) + 128;
+           (size_t)(5 * rows * j->channels) * sizeof(double) + sizeof(channel_job) + 128;
 }
 
 static void place_scratch(channel_job *j, void *scratch) {
@@ -253,17 +276,75 @@ static void place_scratch(channel_job *j, void *scratch) {
     j->coefficients = j->rstd + rows * j->groups;
 }
 
-static const char *can_channels(const ct_call *call) { return norm_can(call, call->in[0]->dtype); }
+/* Operands, inputs and then outputs, that are one value a set or a channel: these are of the dtype that is computed in. */
+enum {
+    OF_NORM = 1 << 1 | 1 << 2 | 1 << 4 | 1 << 5,
+    OF_RELU = 1 << 1 | 1 << 2 | 1 << 5 | 1 << 6,
+    OF_GRAD = 1 << 1 | 1 << 2 | 1 << 4 | 1 << 5 | 1 << 6 | 1 << 7 | 1 << 10 | 1 << 11,
+};
+
+static const char *can_parts(const ct_call *call, ct_dtype dtype, int of_sets) {
+    if (dtype != CT_F32 && dtype != CT_F64 && !(dtype == CT_BF16 && HAS_BF16))
+        return "not f32, f64 or, in vectors, bf16";
+    for (int i = 0; i < call->n_in + call->n_out; i++) {
+        const ct_view *view = i < call->n_in ? call->in[i] : call->out[i - call->n_in];
+        if (!view) continue;
+        if (view->dtype != (of_sets >> i & 1 ? ct__norm_dtype(dtype) : dtype)) return "mixed dtypes";
+        if (!ct__view_is_dense(view)) return "an operand is not dense";
+    }
+    return NULL;
+}
+
+static const char *can_norm(const ct_call *call) { return can_parts(call, call->in[0]->dtype, OF_NORM); }
+static const char *can_relu(const ct_call *call) { return can_parts(call, call->in[0]->dtype, OF_RELU); }
 
 static const char *can_gradients(const ct_call *call) {
     const channel_norm_grad_attrs *a = call->attrs;
     if (!a->relu && call->n_out > 3 && call->out[3]) return "a residual without a relu";
     if (a->relu && !call->in[8]) return "y is not given";
     if (a->fixed) return "the statistics are fixed";
-    return can_channels(call);
+    return can_parts(call, call->in[3]->dtype, OF_GRAD);
 }
 
-static void *address_of(const ct_view *view, size_t size) { return view ? ct__address(view, size) : NULL; }
+static void *address_of(const ct_view *view) { return view ? ct__address(view, ct_dtype_size(view->dtype)) : NULL; }
+
+/* The passes of a dtype, by whether channels come last. */
+#define NORM_CODES(D, IN)                                                                                  \
+    {                                                                                                      \
+        {D##_first, D##_second, IN##_settle, NULL}, { D##_last_first, D##_last_second, IN##_settle, NULL } \
+    }
+#define GRAD_CODES(D, IN)                                                                 \
+    {                                                                                     \
+        {D##_grad_first, D##_grad_second, IN##_grad_settle, IN##_param_grads}, {          \
+            D##_last_grad_first, D##_last_grad_second, IN##_grad_settle, IN##_param_grads \
+        }                                                                                 \
+    }
+static const channel_code norm_codes[][2] = {NORM_CODES(f32, f32), NORM_CODES(f64, f64),
+#if HAS_BF16
+                                             NORM_CODES(bf16, f32)
+#endif
+};
+static const channel_code grad_codes[][2] = {GRAD_CODES(f32, f32), GRAD_CODES(f64, f64),
+#if HAS_BF16
+                                             GRAD_CODES(bf16, f32)
+#endif
+};
+static const channel_code *norm_code(ct_dtype dtype, bool last) {
+    return &norm_codes[dtype == CT_F32 ? 0 : dtype == CT_F64 ? 1 : 2][last];
+}
+static const channel_code *grad_code(ct_dtype dtype, bool last) {
+    return &grad_codes[dtype == CT_F32 ? 0 : dtype == CT_F64 ? 1 : 2][last];
+}
+
+static void spread_means(const channel_job *j, ct_dtype dtype) {
+    (dtype == CT_F64 ? f64_spread_means : f32_spread_means)(j);
+}
+
+/* Whether y goes past the caches. */
+static bool streams(const channel_job *j, ct_dtype dtype) {
+    const int64_t size = (int64_t)ct_dtype_size(dtype), line = (j->last ? j->channels : j->places) * size;
+    return j->y && norm_streams(j->y, line, j->items * j->channels * j->places * size);
+}
 
 /* Of channel_norm or channel_norm_relu: what the attributes say. */
 static channel_job norm_job(const ct_call *call) {
@@ -278,27 +359,21 @@ static channel_job norm_job(const ct_call *call) {
 
 static size_t norm_scratch(const ct_call *call) {
     const channel_job j = norm_job(call);
-    return scratch_of(&j, call->in[0]->dtype);
+    return scratch_of(&j);
 }
-
-static const channel_code norm_codes[2][2] = {
-    {{f32_first, f32_second, f32_settle, NULL}, {f32_last_first, f32_last_second, f32_settle, NULL}},
-    {{f64_first, f64_second, f64_settle, NULL}, {f64_last_first, f64_last_second, f64_settle, NULL}}};
 
 static bool run_channel_norm(const ct_call *call, ct_stream *stream) {
     (void)stream;
-    const ct_view *x = call->in[0];
-    const size_t size = ct_dtype_size(x->dtype);
+    const ct_dtype dtype = call->in[0]->dtype;
     channel_job j = norm_job(call);
     if (j.items * j.groups == 0) return true;
     place_scratch(&j, ct__scratch(call));
     const void **from[] = {&j.x, &j.weight, &j.bias, &j.other};
-    for (int i = 0; i < call->n_in; i++) *from[i] = address_of(call->in[i], size);
+    for (int i = 0; i < call->n_in; i++) *from[i] = address_of(call->in[i]);
     void **to[] = {&j.y, &j.mean, &j.var};
-    for (int i = 0; i < call->n_out; i++) *to[i] = address_of(call->out[i], size);
-    const int64_t bytes = j.items * j.channels * j.places * (int64_t)size;
-    j.streams = j.y && norm_streams(j.y, (j.last ? j.channels : j.places) * (int64_t)size, bytes);
-    run_passes(&j, &norm_codes[x->dtype == CT_F64][j.last], (int64_t)size);
+    for (int i = 0; i < call->n_out; i++) *to[i] = address_of(call->out[i]);
+    j.streams = streams(&j, dtype);
+    run_passes(&j, norm_code(dtype, j.last), (int64_t)ct_dtype_size(dtype));
     return true;
 }
 
@@ -317,30 +392,22 @@ static int64_t grad_bytes(const ct_call *call) {
 
 static size_t norm_grad_scratch(const ct_call *call) {
     const channel_job j = grad_job(call);
-    return scratch_of(&j, call->in[3]->dtype);
+    return scratch_of(&j);
 }
-
-static const channel_code grad_codes[2][2] = {
-    {{f32_grad_first, f32_grad_second, f32_grad_settle, f32_param_grads},
-     {f32_last_grad_first, f32_last_grad_second, f32_grad_settle, f32_param_grads}},
-    {{f64_grad_first, f64_grad_second, f64_grad_settle, f64_param_grads},
-     {f64_last_grad_first, f64_last_grad_second, f64_grad_settle, f64_param_grads}}};
 
 static bool run_channel_norm_grad(const ct_call *call, ct_stream *stream) {
     (void)stream;
-    const ct_view *x = call->in[3];
-    const size_t size = ct_dtype_size(x->dtype);
+    const ct_dtype dtype = call->in[3]->dtype;
     channel_job j = grad_job(call);
     place_scratch(&j, ct__scratch(call));
     const void **from[] = {&j.g, &j.g_mean, &j.g_var, &j.x, &j.given_mean, &j.given_var, &j.weight, &j.bias, &j.other};
-    for (int i = 0; i < call->n_in; i++) *from[i] = address_of(call->in[i], size);
+    for (int i = 0; i < call->n_in; i++) *from[i] = address_of(call->in[i]);
     void **to[] = {&j.y, &j.dweight, &j.dbias, &j.passed};
-    for (int i = 0; i < call->n_out; i++) *to[i] = address_of(call->out[i], size);
+    for (int i = 0; i < call->n_out; i++) *to[i] = address_of(call->out[i]);
     j.passed_first = j.passed != NULL;
-    const int64_t bytes = j.items * j.channels * j.places * (int64_t)size;
-    j.streams = j.y && norm_streams(j.y, (j.last ? j.channels : j.places) * (int64_t)size, bytes);
-    (x->dtype == CT_F32 ? f32_spread_means : f64_spread_means)(&j);
-    run_passes(&j, &grad_codes[x->dtype == CT_F64][j.last], grad_bytes(call));
+    j.streams = streams(&j, dtype);
+    spread_means(&j, dtype);
+    run_passes(&j, grad_code(dtype, j.last), grad_bytes(call));
     return true;
 }
 
@@ -379,7 +446,7 @@ static void norm_grad_begin(const ct_call *call, char *const *ptr) {
     j.g_mean = ptr[1], j.g_var = ptr[2], j.given_mean = ptr[4], j.given_var = ptr[5], j.weight = ptr[6];
     j.dweight = call->n_out > 1 ? ptr[call->n_in + 1] : NULL;
     j.dbias = call->n_out > 2 ? ptr[call->n_in + 2] : NULL;
-    (call->in[3]->dtype == CT_F32 ? f32_spread_means : f64_spread_means)(&j);
+    spread_means(&j, call->in[3]->dtype);
     *job_in(call) = j;
 }
 
@@ -396,29 +463,29 @@ static void visit_lines(channel_job *j, int64_t first, int64_t n, part_visit vis
 static void norm_first(const ct_call *call, int64_t first, int64_t n, char *const *ptr) {
     channel_job j = *job_in(call);
     j.x = ptr[0];
-    visit_lines(&j, first, n, norm_codes[call->in[0]->dtype == CT_F64][0].first);
+    visit_lines(&j, first, n, norm_code(call->in[0]->dtype, false)->first);
 }
 
 static void norm_settle(const ct_call *call, char *const *ptr) {
     (void)ptr;
-    settle_sets(&(channel_tasks){.job = job_in(call), .code = &norm_codes[call->in[0]->dtype == CT_F64][0]});
+    settle_sets(&(channel_tasks){.job = job_in(call), .code = norm_code(call->in[0]->dtype, false)});
 }
 
 static void norm_part(const ct_call *call, int64_t first, int64_t n, char *const *ptr) {
     channel_job j = *job_in(call);
     j.x = ptr[0], j.other = call->n_in > 3 ? ptr[3] : NULL, j.y = ptr[call->n_in];
-    visit_lines(&j, first, n, norm_codes[call->in[0]->dtype == CT_F64][0].second);
+    visit_lines(&j, first, n, norm_code(call->in[0]->dtype, false)->second);
 }
 
 static void norm_grad_first(const ct_call *call, int64_t first, int64_t n, char *const *ptr) {
     channel_job j = *job_in(call);
     j.g = ptr[0], j.x = ptr[3], j.other = ptr[8];
-    visit_lines(&j, first, n, grad_codes[call->in[3]->dtype == CT_F64][0].first);
+    visit_lines(&j, first, n, grad_code(call->in[3]->dtype, false)->first);
 }
 
 static void norm_grad_settle(const ct_call *call, char *const *ptr) {
     (void)ptr;
-    channel_tasks t = {.job = job_in(call), .code = &grad_codes[call->in[3]->dtype == CT_F64][0]};
+    channel_tasks t = {.job = job_in(call), .code = grad_code(call->in[3]->dtype, false)};
     settle_sets(&t);
     settle_parameters(&t);
 }
@@ -427,27 +494,21 @@ static void norm_grad_part(const ct_call *call, int64_t first, int64_t n, char *
     channel_job j = *job_in(call);
     j.g = ptr[0], j.x = ptr[3], j.other = ptr[8], j.y = ptr[call->n_in];
     j.passed = call->n_out > 3 ? ptr[call->n_in + 3] : NULL;
-    visit_lines(&j, first, n, grad_codes[call->in[3]->dtype == CT_F64][0].second);
+    visit_lines(&j, first, n, grad_code(call->in[3]->dtype, false)->second);
 }
 
-enum {
-    STATISTICS = 1 << 1 | 1 << 2 | 1 << 4 | 1 << 5
-}; /* of channel_norm and its gradient: one value a set or a channel */
 static const ct_cpu_step_more norm_more = {
     .row = norm_line, .begin = norm_begin, .first = norm_first, .settle = norm_settle};
-static const ct_cpu_step norm_step = {.part = norm_part, .more = &norm_more, .whole = STATISTICS, .cost = 8};
-static const ct_cpu_step norm_relu_step = {
-    .part = norm_part, .more = &norm_more, .whole = 1 << 1 | 1 << 2 | 1 << 5 | 1 << 6, .cost = 10};
+static const ct_cpu_step norm_step = {.part = norm_part, .more = &norm_more, .whole = OF_NORM, .cost = 8};
+static const ct_cpu_step norm_relu_step = {.part = norm_part, .more = &norm_more, .whole = OF_RELU, .cost = 10};
 static const ct_cpu_step_more norm_grad_more = {
     .row = norm_grad_line, .begin = norm_grad_begin, .first = norm_grad_first, .settle = norm_grad_settle};
-static const ct_cpu_step norm_grad_step = {.part = norm_grad_part,
-                                           .more = &norm_grad_more,
-                                           .whole = STATISTICS | 1 << 6 | 1 << 7 | 1 << 10 | 1 << 11,
-                                           .cost = 12};
+static const ct_cpu_step norm_grad_step = {
+    .part = norm_grad_part, .more = &norm_grad_more, .whole = OF_GRAD, .cost = 12};
 
 CT_KERNELS(norm_channel_norm) = {
-    CT_CANDIDATES_STEP(channel_norm, &norm_step, {"channels", can_channels, norm_scratch, run_channel_norm}),
-    CT_CANDIDATES_STEP(channel_norm_relu, &norm_relu_step, {"channels", can_channels, norm_scratch, run_channel_norm}),
+    CT_CANDIDATES_STEP(channel_norm, &norm_step, {"channels", can_norm, norm_scratch, run_channel_norm}),
+    CT_CANDIDATES_STEP(channel_norm_relu, &norm_relu_step, {"channels", can_relu, norm_scratch, run_channel_norm}),
     CT_CANDIDATES_STEP(channel_norm_grad, &norm_grad_step,
                        {"channels", can_gradients, norm_grad_scratch, run_channel_norm_grad}),
     {0},

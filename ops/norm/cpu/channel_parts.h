@@ -1,107 +1,19 @@
-/* A template: the passes of channel_norm over parts of lines, for one dtype. Included with FOLD_D its short name, which it
- * undefines. */
+/* A template: the passes of channel_norm over parts of lines, for one dtype. Included with FOLD_D its short name and FOLD_IN that of the dtype
+ * that it is computed in, which coefficients are of; it undefines both. */
 #define T      ELEMENT(FOLD_D)
+#define S      SCALAR(FOLD_D)
 #define V      VECTOR(FOLD_D)
 #define DO(op) ELEMENT_PASTE(FOLD_D, op)
 #define L      LANES(FOLD_D)
-
-/* ---- Coefficients ---- */
-
-/* The k-th coefficients of the channels of an item. */
-static inline T *DO(_coefficients)(const channel_job *j, int k, int64_t item) {
-    const int64_t rows = j->batch ? 1 : j->items;
-    return (T *)j->coefficients + (k * rows + (j->batch ? 0 : item)) * j->channels;
-}
-
-static void DO(_settle)(const channel_job *j, int64_t set) {
-    norm_moments all = {0, 0, 0};
-    const int64_t item = j->batch ? 0 : set / j->groups, first = set % j->groups * j->members;
-    for (int64_t i = item; i < (j->batch ? j->items : item + 1); i++)
-        for (int64_t c = first; c < first + j->members; c++)
-            for (int64_t p = 0; p < j->parts; p++) {
-                const int64_t at = sum_at(j, i, c, p);
-                norm_merge(&all, &(norm_moments){j->sums.a[at], j->sums.b[at], j->sums.c[at]});
-            }
-    const double var = all.square / all.count, rstd = 1 / sqrt(var + j->eps);
-    if (j->mean) ((T *)j->mean)[set] = (T)all.mean;
-    if (j->var) ((T *)j->var)[set] = (T)var;
-    T *m = DO(_coefficients)(j, 0, item), *scale = DO(_coefficients)(j, 1, item),
-      *shift = DO(_coefficients)(j, 2, item);
-    for (int64_t c = first; c < first + j->members; c++) {
-        m[c] = (T)all.mean;
-        const double by = rstd * (j->weight ? (double)((const T *)j->weight)[c] : 1);
-        scale[c] = (T)by;
-        shift[c] = (T)((j->bias ? (double)((const T *)j->bias)[c] : 0) - (all.mean - (double)m[c]) * by);
-    }
-}
-
-/* dx = (rstd w) (g - mean(h) / w) + B (x - mean) + D, with B = 2 g_var / count - rstd^2 mean(h xhat), D = g_mean / count,
- * and x - mean = (x - m) - rest. The difference comes before the factor rstd, which may be large and is rounded; what
- * mean(h) / w loses in rounding goes into D, and all of it where w is (nearly) 0. */
-static void DO(_grad_settle)(const channel_job *j, int64_t set) {
-    const int64_t item = j->batch ? 0 : set / j->groups, first = set % j->groups * j->members;
-    const double rstd = 1 / sqrt((double)((const T *)j->given_var)[set] + j->eps);
-    double g = 0, product = 0, rest = 0;
-    for (int64_t i = item; i < (j->batch ? j->items : item + 1); i++)
-        for (int64_t c = first; c < first + j->members; c++) {
-            const double w = j->weight ? (double)((const T *)j->weight)[c] : 1;
-            for (int64_t p = 0; p < j->parts; p++) {
-                const int64_t at = sum_at(j, i, c, p);
-                g += w * j->sums.a[at];
-                product += w * j->sums.b[at];
-                rest += j->sums.c[at];
-            }
-        }
-    rest /= j->count;
-    j->rest[set] = rest;
-    j->rstd[set] = rstd;
-    const double of_mean = j->g_mean ? (double)((const T *)j->g_mean)[set] : 0,
-                 of_var = j->g_var ? (double)((const T *)j->g_var)[set] : 0;
-    const double projection = 2 * of_var / j->count - rstd * rstd * rstd * (product - rest * g) / j->count;
-    const double shift = of_mean / j->count - projection * rest;
-    T *of_g = DO(_coefficients)(j, 1, item), *of_x = DO(_coefficients)(j, 2, item),
-      *of_1 = DO(_coefficients)(j, 3, item), *middle = DO(_coefficients)(j, 4, item);
-    for (int64_t c = first; c < first + j->members; c++) {
-        const double w = j->weight ? (double)((const T *)j->weight)[c] : 1, by_w = g / j->count / w;
-        const bool divides = fabs(by_w) < 1e30;
-        of_g[c] = (T)(rstd * w);
-        of_x[c] = (T)projection;
-        middle[c] = divides ? (T)by_w : 0;
-        of_1[c] = (T)(shift - (divides ? rstd * w * (by_w - (double)middle[c]) : rstd * g / j->count));
-    }
-}
-
-/* The given means, by channel. */
-static void DO(_spread_means)(const channel_job *j) {
-    for (int64_t i = 0; i < (j->batch ? 1 : j->items); i++) {
-        T *m = DO(_coefficients)(j, 0, i);
-        for (int64_t c = 0; c < j->channels; c++) m[c] = ((const T *)j->given_mean)[i * j->groups + c / j->members];
-    }
-}
+#define OF(k)  ELEMENT_PASTE(FOLD_IN, _coefficients)(j, k, item)
+/* One copy for all that is wanted, which is asked at each vector, where speed counts for less than size. */
+#define ONE_COPY (sizeof(T) != 4 || CT_ISA_LEVEL == 0)
+#define STREAMS  (sizeof(T) >= 4 && j->streams) /* halves do not go past the caches */
 
 /* ---- relu ---- */
 
 /* x where y is above 0, or NaN: relu of y, or its gradient. */
 SIMD_INLINE V DO(_passed)(V y, V x) { return DO(_select)(DO(_le)(y, DO(_set1)(0)), DO(_set1)(0), x); }
-
-/* The gradients of weight and bias, of at most PARAMETERS channels: items come outside, for the sums of neighboring channels lie side by side. */
-static void DO(_param_grads)(const channel_job *j, int64_t first, int64_t end) {
-    if (!j->dweight && !j->dbias) return;
-    double g[PARAMETERS] = {0}, product[PARAMETERS] = {0};
-    for (int64_t i = 0; i < j->items; i++)
-        for (int64_t c = first; c < end; c++) {
-            const int64_t set = j->batch ? c : i * j->groups + c / j->members;
-            for (int64_t p = 0; p < j->parts; p++) {
-                const int64_t at = sum_at(j, i, c, p);
-                g[c - first] += j->sums.a[at];
-                product[c - first] += (j->sums.b[at] - j->rest[set] * j->sums.a[at]) * j->rstd[set];
-            }
-        }
-    for (int64_t c = first; c < end; c++) {
-        if (j->dweight) ((T *)j->dweight)[c] = (T)product[c - first];
-        if (j->dbias) ((T *)j->dbias)[c] = (T)g[c - first];
-    }
-}
 
 /* ---- Lines that are contiguous ---- */
 
@@ -123,15 +35,13 @@ SIMD_INLINE void DO(_second_as)(const channel_job *j, result_kind kind, int64_t 
     const int64_t at = place_of(j, item, channel, part), n = places_of(j, part);
     const T *x = (const T *)j->x + at, *r = kind == RELU_OF_SUM ? (const T *)j->other + at : x; /* (n) */
     T *y = (T *)j->y + at;
-    const V m = DO(_set1)(DO(_coefficients)(j, 0, item)[channel]),
-            scale = DO(_set1)(DO(_coefficients)(j, 1, item)[channel]),
-            shift = DO(_set1)(DO(_coefficients)(j, 2, item)[channel]);
+    const V m = DO(_set1)(OF(0)[channel]), scale = DO(_set1)(OF(1)[channel]), shift = DO(_set1)(OF(2)[channel]);
 #define Y(LOAD) DO(_result)(kind, DO(_sub)(LOAD(x), m), scale, shift, kind == RELU_OF_SUM ? LOAD(r) : m)
 #define ALL(p)  DO(_load)(p + i)
 #define NEXT(p) DO(_load)(p + i + L)
 #define SOME(p) DO(_load_n)(p + i, (int)(n - i))
     int64_t i = 0;
-    if (j->streams)
+    if (STREAMS)
         for (; i + L <= n; i += L) DO(_stream)(y + i, Y(ALL));
     for (; i + L <= n; i += L) DO(_store)(y + i, Y(ALL));
     if (i < n) DO(_store_n)(y + i, Y(SOME), (int)(n - i));
@@ -139,9 +49,11 @@ SIMD_INLINE void DO(_second_as)(const channel_job *j, result_kind kind, int64_t 
 }
 
 static void DO(_second)(const channel_job *j, int64_t item, int64_t channel, int64_t part) {
+    const result_kind kind = !j->relu ? PLAIN : j->other ? RELU_OF_SUM : RELU_OF_RESULT;
     if (!j->y) return;
-    if (!j->relu) DO(_second_as)(j, PLAIN, item, channel, part);
-    else if (j->other) DO(_second_as)(j, RELU_OF_SUM, item, channel, part);
+    if (ONE_COPY) DO(_second_as)(j, kind, item, channel, part);
+    else if (kind == PLAIN) DO(_second_as)(j, PLAIN, item, channel, part);
+    else if (kind == RELU_OF_SUM) DO(_second_as)(j, RELU_OF_SUM, item, channel, part);
     else DO(_second_as)(j, RELU_OF_RESULT, item, channel, part);
 }
 
@@ -149,7 +61,7 @@ SIMD_INLINE void DO(_grad_first_as)(const channel_job *j, bool relu, int64_t ite
     const int64_t at = place_of(j, item, channel, part), n = places_of(j, part);
     const T *x = (const T *)j->x + at, *g = (const T *)j->g + at, *y = relu ? (const T *)j->other + at : g; /* (n) */
     T *passed = relu && j->passed_first ? (T *)j->passed + at : NULL;
-    const V m = DO(_set1)(DO(_coefficients)(j, 0, item)[channel]), zero = DO(_set1)(0);
+    const V m = DO(_set1)(OF(0)[channel]), zero = DO(_set1)(0);
     double sum = 0, product = 0, rest = 0;
     for (int64_t from = 0, end; from < n; from = end) {
         end = ct__min64(from + NORM_BLOCK, n);
@@ -176,7 +88,7 @@ SIMD_INLINE void DO(_grad_first_as)(const channel_job *j, bool relu, int64_t ite
         }
         if (i < end) {
             const int k = (int)(end - i);
-            T lane[L];
+            S lane[L];
             DO(_put)(lane, DO(_sub)(SOME(x), m));
             V a = DO(_get_n)(lane, k), c = G(SOME);
             if (passed) DO(_store_n)(passed + i, c, k);
@@ -191,7 +103,8 @@ SIMD_INLINE void DO(_grad_first_as)(const channel_job *j, bool relu, int64_t ite
 }
 
 static void DO(_grad_first)(const channel_job *j, int64_t item, int64_t channel, int64_t part) {
-    if (j->relu) DO(_grad_first_as)(j, true, item, channel, part);
+    if (ONE_COPY) DO(_grad_first_as)(j, j->relu, item, channel, part);
+    else if (j->relu) DO(_grad_first_as)(j, true, item, channel, part);
     else DO(_grad_first_as)(j, false, item, channel, part);
 }
 
@@ -204,9 +117,9 @@ SIMD_INLINE void DO(_grad_second_as)(const channel_job *j, bool relu, int64_t it
             *y = relu ? (const T *)j->other + at : g; /* (n) */
     T *dx = (T *)j->y + at, *passed = relu && j->passed ? (T *)j->passed + at : NULL;
     V by[5], c;
-    for (int k = 0; k < 5; k++) by[k] = DO(_set1)(DO(_coefficients)(j, k, item)[channel]);
+    for (int k = 0; k < 5; k++) by[k] = DO(_set1)(OF(k)[channel]);
     int64_t i = 0;
-    if (j->streams && !passed)
+    if (STREAMS && !passed)
         for (; i + L <= n; i += L) DO(_stream)(dx + i, DX(ALL));
     for (; i + L <= n; i += L) {
         DO(_store)(dx + i, DX(ALL));
@@ -220,7 +133,9 @@ SIMD_INLINE void DO(_grad_second_as)(const channel_job *j, bool relu, int64_t it
 
 static void DO(_grad_second)(const channel_job *j, int64_t item, int64_t channel, int64_t part) {
     if (!j->y) return;
-    if (j->relu && !j->passed_first) DO(_grad_second_as)(j, true, item, channel, part);
+    const bool relu = j->relu && !j->passed_first;
+    if (ONE_COPY) DO(_grad_second_as)(j, relu, item, channel, part);
+    else if (relu) DO(_grad_second_as)(j, true, item, channel, part);
     else DO(_grad_second_as)(j, false, item, channel, part);
 }
 
@@ -231,7 +146,7 @@ static void DO(_grad_second)(const channel_job *j, int64_t item, int64_t channel
 SIMD_INLINE void DO(_column_moments)(part_sums to, double before, const T *x /* (rows, step) */, int64_t rows,
                                      int64_t step, int width, int last) {
     V sum[4], square[4], middle[4];
-    const V share = DO(_set1)((T)1 / (T)rows);
+    const V share = DO(_set1)((S)1 / (S)rows);
 #define AT(p, r, q) \
     (q == width - 1 && last < L ? DO(_load_n)((p) + (r)*step + q * L, last) : DO(_load)((p) + (r)*step + q * L))
     for (int q = 0; q < width; q++) sum[q] = square[q] = DO(_set1)(0);
@@ -245,7 +160,7 @@ SIMD_INLINE void DO(_column_moments)(part_sums to, double before, const T *x /* 
             sum[q] = DO(_add)(sum[q], apart);
             square[q] = DO(_fma)(apart, apart, square[q]);
         }
-    T lanes[3][L];
+    S lanes[3][L];
     double b[L], c[L];
     const double count = (double)rows, one = 1 / count, part = count / (before + count), both = before * part;
     for (int q = 0; q < width; q++) {
@@ -294,8 +209,7 @@ SIMD_INLINE void DO(_last_second_as)(const channel_job *j, result_kind kind, int
     const T *x = (const T *)j->x + at,
             *r = kind == RELU_OF_SUM ? (const T *)j->other + at : x; /* (rows, n) of (rows, step) */
     T *y = (T *)j->y + at;
-    const T *m = DO(_coefficients)(j, 0, item) + channel, *scale = DO(_coefficients)(j, 1, item) + channel,
-            *shift = DO(_coefficients)(j, 2, item) + channel;
+    const S *m = OF(0) + channel, *scale = OF(1) + channel, *shift = OF(2) + channel;
 #define Y(LOAD) DO(_result)(kind, DO(_sub)(LOAD(x), a), b, s, kind == RELU_OF_SUM ? LOAD(r) : a)
 #define LESS(p) DO(_load_n)(p + i, k)
     const int64_t whole = n - n % L;
@@ -304,10 +218,10 @@ SIMD_INLINE void DO(_last_second_as)(const channel_job *j, result_kind kind, int
         for (int64_t c = 0; c < n; c += L) {
             const int k = c < whole ? L : (int)(n - whole);
             const int64_t from = row * step + c;
-            const V a = DO(_load_n)(m + c, k), b = DO(_load_n)(scale + c, k), s = DO(_load_n)(shift + c, k);
+            const V a = DO(_get_n)(m + c, k), b = DO(_get_n)(scale + c, k), s = DO(_get_n)(shift + c, k);
             if (k < L || many < 4)
                 for (int64_t i = from; i < from + many * step; i += step) DO(_store_n)(y + i, Y(LESS), k);
-            else if (j->streams)
+            else if (STREAMS)
                 for (int64_t i = from; i < from + 4 * step; i += step) DO(_stream)(y + i, Y(ALL));
             else
                 for (int64_t i = from; i < from + 4 * step; i += step) DO(_store)(y + i, Y(ALL));
@@ -317,17 +231,19 @@ SIMD_INLINE void DO(_last_second_as)(const channel_job *j, result_kind kind, int
 }
 
 static void DO(_last_second)(const channel_job *j, int64_t item, int64_t channel, int64_t part) {
+    const result_kind kind = !j->relu ? PLAIN : j->other ? RELU_OF_SUM : RELU_OF_RESULT;
     if (!j->y) return;
-    if (!j->relu) DO(_last_second_as)(j, PLAIN, item, channel, part);
-    else if (j->other) DO(_last_second_as)(j, RELU_OF_SUM, item, channel, part);
+    if (ONE_COPY) DO(_last_second_as)(j, kind, item, channel, part);
+    else if (kind == PLAIN) DO(_last_second_as)(j, PLAIN, item, channel, part);
+    else if (kind == RELU_OF_SUM) DO(_last_second_as)(j, RELU_OF_SUM, item, channel, part);
     else DO(_last_second_as)(j, RELU_OF_RESULT, item, channel, part);
 }
 
 SIMD_INLINE void DO(_column_sums)(part_sums to, bool relu, const T *x, const T *g, const T *y,
-                                  T *passed /* (rows, step) */, const T *means, int64_t rows, int64_t step, int width,
+                                  T *passed /* (rows, step) */, const S *means, int64_t rows, int64_t step, int width,
                                   int last) {
     V s[2], p[2], d[2], m[2];
-    for (int q = 0; q < width; q++) m[q] = DO(_load_n)(means + q * L, q == width - 1 ? last : L);
+    for (int q = 0; q < width; q++) m[q] = DO(_get_n)(means + q * L, q == width - 1 ? last : L);
     for (int q = 0; q < width; q++) s[q] = p[q] = d[q] = DO(_set1)(0);
     for (int64_t r = 0; r < rows; r++)
         for (int q = 0; q < width; q++) {
@@ -344,7 +260,7 @@ SIMD_INLINE void DO(_column_sums)(part_sums to, bool relu, const T *x, const T *
             p[q] = DO(_fma)(apart, c, p[q]);
             d[q] = DO(_add)(d[q], apart);
         }
-    T lanes[L];
+    S lanes[L];
     double all[L];
     for (int k = 0; k < 3; k++) {
         double *at = k == 0 ? to.a : k == 1 ? to.b : to.c;
@@ -365,7 +281,7 @@ SIMD_INLINE void DO(_last_grad_first_as)(const channel_job *j, bool relu, int64_
     const T *x = (const T *)j->x + at, *g = (const T *)j->g + at,
             *y = relu ? (const T *)j->other + at : g; /* (rows, n) of (rows, step) */
     T *passed = relu && j->passed_first ? (T *)j->passed + at : NULL;
-    const T *m = DO(_coefficients)(j, 0, item) + channel;
+    const S *m = OF(0) + channel;
     for (int64_t c = first; c < first + n; c++) j->sums.a[c] = j->sums.b[c] = j->sums.c[c] = 0;
     for (int64_t r = 0; r < rows; r += ROWS) {
         const int64_t some = ct__min64(rows - r, ROWS);
@@ -381,7 +297,8 @@ SIMD_INLINE void DO(_last_grad_first_as)(const channel_job *j, bool relu, int64_
 }
 
 static void DO(_last_grad_first)(const channel_job *j, int64_t item, int64_t channel, int64_t part) {
-    if (j->relu) DO(_last_grad_first_as)(j, true, item, channel, part);
+    if (ONE_COPY) DO(_last_grad_first_as)(j, j->relu, item, channel, part);
+    else if (j->relu) DO(_last_grad_first_as)(j, true, item, channel, part);
     else DO(_last_grad_first_as)(j, false, item, channel, part);
 }
 
@@ -400,10 +317,10 @@ SIMD_INLINE void DO(_last_grad_second_as)(const channel_job *j, bool relu, int64
             const int k = column < whole ? L : (int)(n - whole);
             const int64_t to = r * step + column;
             V by[5], c;
-            for (int q = 0; q < 5; q++) by[q] = DO(_load_n)(DO(_coefficients)(j, q, item) + channel + column, k);
+            for (int q = 0; q < 5; q++) by[q] = DO(_get_n)(OF(q) + channel + column, k);
             if (k < L || many < 4)
                 for (int64_t i = to; i < to + many * step; i += step) DO(_store_n)(dx + i, DX(LESS), k);
-            else if (j->streams)
+            else if (STREAMS)
                 for (int64_t i = to; i < to + 4 * step; i += step) DO(_stream)(dx + i, DX(ALL));
             else
                 for (int64_t i = to; i < to + 4 * step; i += step) DO(_store)(dx + i, DX(ALL));
@@ -413,7 +330,9 @@ SIMD_INLINE void DO(_last_grad_second_as)(const channel_job *j, bool relu, int64
 
 static void DO(_last_grad_second)(const channel_job *j, int64_t item, int64_t channel, int64_t part) {
     if (!j->y) return;
-    if (j->relu && !j->passed_first) DO(_last_grad_second_as)(j, true, item, channel, part);
+    const bool relu = j->relu && !j->passed_first;
+    if (ONE_COPY) DO(_last_grad_second_as)(j, relu, item, channel, part);
+    else if (relu) DO(_last_grad_second_as)(j, true, item, channel, part);
     else DO(_last_grad_second_as)(j, false, item, channel, part);
 }
 
@@ -425,7 +344,12 @@ static void DO(_last_grad_second)(const channel_job *j, int64_t item, int64_t ch
 #undef SOME
 #undef LESS
 #undef FOLD_D
+#undef FOLD_IN
+#undef OF
+#undef STREAMS
+#undef ONE_COPY
 #undef T
+#undef S
 #undef V
 #undef DO
 #undef L

@@ -1,4 +1,4 @@
-/* Mean and squares of a line, a template: D is f32 or f64, T its type, V its vector. Included after moments.h. */
+/* Mean and squares of a line, a template: D is a dtype's short name, T the type of its elements, V of its vectors. Included after moments.h. */
 #define OF(x) CT_SIMD_PASTE(D, CT_SIMD_PASTE(_, x))
 
 /* Blocks of a line stay in the first cache: their sum, then the deviations from the mean that it gives. What rounding
@@ -7,7 +7,7 @@ static inline norm_moments OF(block_moments)(const T *x /* (n) */, int64_t n, bo
     enum { L = OF(lanes) };
     V s0 = OF(set1)(0), s1 = s0, s2 = s0, s3 = s0, zero = s0;
     int64_t i = 0;
-    T middle = 0;
+    OF(scalar) middle = 0;
     if (centred) {
         for (; i + 4 * L <= n; i += 4 * L) {
             if (!next) PREFETCH(x + i, 4 * L);
@@ -18,7 +18,7 @@ static inline norm_moments OF(block_moments)(const T *x /* (n) */, int64_t n, bo
         }
         for (; i + L <= n; i += L) s0 = OF(add)(s0, OF(load)(x + i));
         if (i < n) s1 = OF(add)(s1, OF(load_n)(x + i, (int)(n - i)));
-        middle = OF(hsum)(OF(add)(OF(add)(s0, s1), OF(add)(s2, s3))) / (T)n;
+        middle = OF(hsum)(OF(add)(OF(add)(s0, s1), OF(add)(s2, s3))) / (OF(scalar))n;
         if (!isfinite(middle)) middle = 0;
     }
     const V at = OF(set1)(middle);
@@ -39,7 +39,7 @@ static inline norm_moments OF(block_moments)(const T *x /* (n) */, int64_t n, bo
     }
     if (i < n) {
         const int k = (int)(n - i);
-        T lane[L];
+        OF(scalar) lane[L];
         OF(put)(lane, OF(sub)(OF(load_n)(x + i, k), at));
         V a = OF(get_n)(lane, k);
         s1 = OF(add)(s1, a);
