@@ -19,7 +19,9 @@ void ct_wgpu_operand_of(ct_wgpu_launch *launch, const char *name, const ct_view 
     if (!view) return;
     const uint64_t size = ct_wgpu_dtype_size(view->dtype);
     int64_t low = 0, high = 0;
+    o->begin = o->low = o->high = view->origin;
     for (int d = 0; d < view->ndim; d++) {
+        if (view->dims[d] == 0) return; /* without an element it may begin anywhere, in front of its storage too */
         const int64_t reach = (view->dims[d] - 1) * view->strides[d];
         if (reach < 0) low += reach;
         else high += reach;
