@@ -1,4 +1,4 @@
-/* Kernels of the optimizers' steps: all tensors of all items are cut into chunks, and one parallel region goes over them.
+/* Kernels of the optimizers' steps: all tensors of all items are cut into slices, and one parallel region goes over them.
  * Each element is read once and written once; where a tensor is not dense or of another dtype than is computed in, a chunk
  * goes through blocks in the first cache. Sums are made chunk by chunk and added in that order. */
 #include <math.h>
@@ -7,7 +7,12 @@
 #include "core/dtype.h"
 #include "ops/optim/numbers.h"
 
-enum { CHUNK = 1 << 14, BLOCK = 512 };
+enum {
+    CHUNK = 1 << 14,
+    BLOCK = 512,
+    UNIT = 64,  /* elements that stay together */
+    SLICES = 6, /* to a thread, since some may be slower than others */
+};
 
 /* Once a tensor, or for what is rare: better small than fast. */
 #define SLOW __attribute__((noinline, cold))
@@ -76,6 +81,7 @@ typedef struct job {
     const int64_t *starts; /* (items + 1): the first chunk of each item */
     double *factors;       /* (items) */
     double *sums;          /* (chunks, 2) */
+    int64_t slices;
 } job;
 
 /* ---- Elements that do not lie as they are computed ---- */
@@ -192,37 +198,36 @@ static void merge(double *sums, const double *more, bool largest) {
 
 /* ---- Chunks ---- */
 
-static void do_chunk(const job *j, int item, int64_t chunk) {
-    const ct_view *view = j->in[(int64_t)item * j->width + j->master];
-    const int64_t start = (chunk - j->starts[item]) * j->chunk, n = ct__min64(count_of(view) - start, j->chunk);
-    double unused[2], *sums = j->sums ? j->sums + 2 * chunk : unused;
+static int64_t item_count(const job *j, int item) { return count_of(j->in[(int64_t)item * j->width + j->master]); }
+
+static void do_elements(const job *j, int item, int64_t start, int64_t n, double *sums) {
     sums[0] = sums[1] = 0;
-    if (view->dtype == CT_F64) elements_f64(j, item, start, n, sums, j->largest);
+    if (j->in[(int64_t)item * j->width + j->master]->dtype == CT_F64) elements_f64(j, item, start, n, sums, j->largest);
     else elements_f32(j, item, start, n, sums, j->largest);
 }
 
-static void task(void *context, int64_t chunk, int worker) {
+/* A slice is the same fraction of every item, so that threads find what they have written of a gradient, and what they will read of a weight,
+ * in their own caches: products are cut like that too. With sums it is whole chunks. */
+static void slice_task(void *context, int64_t slice, int worker) {
     const job *j = context;
-    int low = 0, high = j->items; /* starts[low] <= chunk < starts[high] */
     (void)worker;
-    while (high - low > 1) {
-        const int middle = low + (high - low) / 2;
-        if (j->starts[middle] <= chunk) low = middle;
-        else high = middle;
+    for (int i = 0; i < j->items; i++) {
+        const int64_t n = item_count(j, i), unit = j->sums ? j->chunk : UNIT, units = (n + unit - 1) / unit,
+                      first = units * slice / j->slices, end = units * (slice + 1) / j->slices;
+        double unused[2];
+        if (!j->sums && first < end) do_elements(j, i, first * unit, ct__min64(n, end * unit) - first * unit, unused);
+        for (int64_t c = first; j->sums && c < end; c++)
+            do_elements(j, i, c * unit, ct__min64(n - c * unit, unit), j->sums + 2 * (j->starts[i] + c));
     }
-    do_chunk(j, low, chunk);
 }
 
-/* All chunks; what is small stays on this thread. */
+/* All elements; what is small stays on this thread. */
 static void sweep(job *j, step does, bool small) {
+    const int64_t threads = ct__threads(), most = 4 * j->starts[j->items];
     j->does = does;
-    const int64_t chunks = j->starts[j->items];
-    if (!small) {
-        ct__parallel(chunks, task, j);
-        return;
-    }
-    for (int i = 0; i < j->items; i++)
-        for (int64_t c = j->starts[i]; c < j->starts[i + 1]; c++) do_chunk(j, i, c);
+    j->slices = small || threads == 1 ? 1 : most < threads ? most : threads * ct__min64(SLICES, most / threads);
+    if (j->slices == 1) slice_task(j, 0, 0);
+    else ct__parallel(j->slices, slice_task, j);
 }
 
 /* The sums of an item's chunks, in order. */
