@@ -62,14 +62,14 @@ static inline bool block_is_rows(const lane_block *s, const block_loops *l) {
     }
 #define FROM_START(name, T, S, I) 0
 
-enum { AHEAD = 512 }; /* elements from the one worked on to those prefetched */
+enum { PREFETCH_AHEAD = 512 }; /* elements from the one worked on to those prefetched */
 #define ROW_FN(name, T, S, I, BODY)                                                             \
     static int64_t name##_row(T *dst, const S *src, const I *index, int64_t n, int64_t bound) { \
         int64_t i = 0;                                                                          \
         for (; i < n && (uint64_t)(int64_t)index[i] < (uint64_t)bound; i++) {                   \
             if (i % 8 == 0) {                                                                   \
-                __builtin_prefetch(index + i + AHEAD, 0, 3);                                    \
-                __builtin_prefetch(src + i + AHEAD, 0, 3);                                      \
+                __builtin_prefetch(index + i + PREFETCH_AHEAD, 0, 3);                           \
+                __builtin_prefetch(src + i + PREFETCH_AHEAD, 0, 3);                             \
             }                                                                                   \
             T *to = dst + index[i];                                                             \
             const S *from = src + i;                                                            \

@@ -1,7 +1,8 @@
-/* Kernels of channel_norm, with relu and what is added before it too, and of its gradients. A line is one channel of one item of the batch; with the channels last, lines
- * lie side by side. Lines are cut into parts; each part gives its moments (or, for the gradients, three sums), those of a
- * set are put together, and every part is gone over once more with the coefficients that follow. Where a set is small enough to
- * stay in a cache, one task does all of this for it; else all first parts come before all second ones. */
+/* Kernels of channel_norm, with relu and what is added before it too, and of its gradients. A line is one channel of one item of
+ * the batch; with the channels last, lines lie side by side. Lines are cut into parts; each part gives its moments (or, for the
+ * gradients, three sums), those of a set are put together, and every part is gone over once more with the coefficients that
+ * follow. Where a set is small enough to stay in a cache, one task does all of this for it; else all first parts come before all
+ * second ones. */
 #include "backends/cpu/kernel.h"
 #include "backends/cpu/step.h"
 #include "ops/norm/cpu/moments.h"

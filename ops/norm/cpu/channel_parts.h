@@ -1,5 +1,5 @@
-/* A template: the passes of channel_norm over parts of lines, for one dtype. Included with FOLD_D its short name and FOLD_IN that of the dtype
- * that it is computed in, which coefficients are of; it undefines both. */
+/* A template: the passes of channel_norm over parts of lines, for one dtype. Included with FOLD_D its short name and FOLD_IN that
+ * of the dtype that it is computed in, which coefficients are of; it undefines both. */
 #define T      ELEMENT(FOLD_D)
 #define S      SCALAR(FOLD_D)
 #define V      VECTOR(FOLD_D)

@@ -15,8 +15,8 @@
 
 enum {
     STRETCH = 64, /* rows of patches that are gathered at a time */
-    SMALL_IMAGE =
-        64, /* outputs, where blocks of the implicit product are too small for kernels in vector registers, and for all */
+    /* Outputs: above it blocks of the implicit product are large enough for kernels in vector registers, and, of a result, for all. */
+    SMALL_IMAGE = 64,
     SMALL_KERNEL = 32,  /* taps, of which there are tables */
     OUTSIDE = INT32_MIN /* of the source: places in a plane whose memory runs backwards are negative too */
 };
@@ -113,7 +113,8 @@ static void take_pixels(char *to, int64_t step, const char *plane, const int32_t
 #undef TAKE
 }
 
-/* By the table: as below. */
+/* Columns [column, column + columns) of rows [row, row + rows) of the patches where pixels lie side by side, by the table: each column
+ * to_row bytes from the next, its elements `step` bytes apart. */
 static void gather_tabled(const pass *s, int64_t group, char *to, int64_t to_row, int64_t step, int64_t row,
                           int64_t rows, int64_t column, int64_t columns) {
     const char *image = s->source + (row / s->pixels * s->from.n + group * s->channels * s->from.c) * s->size;
@@ -132,7 +133,7 @@ static void gather_tabled(const pass *s, int64_t group, char *to, int64_t to_row
     }
 }
 
-/* The same, transposed, where pixels lie side by side: elements `step` bytes apart for each column. */
+/* The same with a table or without. */
 static void gather_planes(const pass *s, int64_t group, char *to, int64_t to_row, int64_t step, int64_t row,
                           int64_t rows, int64_t column, int64_t columns) {
     if (s->tabled) {
@@ -335,8 +336,8 @@ static double gathering(const pass *s, int64_t columns) {
     return 1.08 + each / (double)columns;
 }
 
-/* Whether the rows of tiles of the implicit product, which end with a line, are so few that gathering is the lesser evil: tiles of a third of the rows
- * took twice as long on processors with vectors of sixteen numbers. */
+/* Whether the rows of tiles of the implicit product, which end with a line, are so few that gathering is the lesser evil: tiles of a
+ * third of the rows took twice as long on processors with vectors of sixteen numbers. */
 static bool short_lines(const pass *s, int64_t columns) {
     const double rows = (double)ct__even_rows(s->kernel, s->axis[2].out), low = (double)s->kernel->rows / rows - 1;
     return gathering(s, columns) < 1 + 0.46 * low;

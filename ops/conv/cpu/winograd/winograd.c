@@ -426,8 +426,8 @@ typedef struct cut {
     double time;
 } cut;
 
-/* How many chunks one after the other the last thread is done after: on servers that are shared with others some processors are half as fast as the rest,
- * now this one, now that one, which matters the less the more chunks there are to help with. */
+/* How many chunks one after the other the last thread is done after: on servers that are shared with others some processors are half
+ * as fast as the rest, now this one, now that one, which matters the less the more chunks there are to help with. */
 static double rounds_of(int64_t chunks, int64_t threads) {
     const double rounds = (double)ct__ceil_div(chunks, threads);
     return threads > CT__FEW_THREADS ? rounds + 0.5 / rounds : rounds;
