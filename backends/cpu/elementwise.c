@@ -54,8 +54,8 @@ typedef struct plan {
     int tiled;     /* the dimension whose rows make tiles with the innermost one; -1: none */
     int64_t tile_rows;
     bool stream;
-    bool prefetches; /* the next inputs of a light op while a block goes past the caches */
-    ct_dtype half;   /* CT_F16 or CT_BF16 when operands are converted, else CT_F32 */
+    int ahead; /* blocks by which the inputs of a light op are prefetched while a block goes past the caches; 0: not */
+    ct_dtype half; /* CT_F16 or CT_BF16 when operands are converted, else CT_F32 */
 } plan;
 
 /* ---- Plan ---- */
@@ -162,7 +162,7 @@ static void choose_access(plan *p, ct_dtype dtype) {
     int widest = p->half != CT_F32 ? 4 : 1;
     int64_t pattern = 0;
     bool buffered = false;
-    int runs = 0; /* inputs that come from far */
+    int runs = 0, far = 0; /* inputs that are read in place, and those that come from far */
     for (int i = 0; i < p->n; i++) {
         operand *o = &p->operands[i];
         const bool converted = p->half != CT_F32 && !is_mask(p, i);
@@ -178,7 +178,8 @@ static void choose_access(plan *p, ct_dtype dtype) {
         if (o->at.size > widest) widest = o->at.size;
         buffered |= o->access >= PATTERN;
         o->far = i > 0 && o->access == DIRECT && !stays_near(p, o);
-        runs += o->far;
+        far += o->far;
+        runs += i > 0 && o->access == DIRECT;
     }
     /* in place, the cache line is in the cache already */
     p->stream = p->half == CT_F32 && p->tiled < 0 && out->linear && p->total * out->at.size >= STREAM_BYTES &&
@@ -186,8 +187,9 @@ static void choose_access(plan *p, ct_dtype dtype) {
     for (int i = 1; i < p->n; i++) p->stream &= p->operands[i].at.base != out->at.base;
     if (p->stream) out->access = BUFFER;
     p->block = buffered || p->stream ? (BUFFER_BYTES - pattern) / widest : INT64_MAX;
-    p->prefetches = p->stream && p->op->cost <= LIGHT;
-    if (p->prefetches && !buffered && runs > 1) p->block /= 2;
+    /* beside an input that is read again and again the processor does not prefetch the others as far by itself */
+    p->ahead = !p->stream || p->op->cost > LIGHT ? 0 : far == 1 && runs > 1 ? 2 : 1;
+    if (p->ahead && !buffered && runs > 1) p->block /= 2;
     p->tile_rows = widest > 4 ? TILE_ROWS / 2 : TILE_ROWS;
 }
 
@@ -267,7 +269,7 @@ static char *load(const plan *p, int i, int64_t start, const int64_t *index, int
 }
 
 /* A block past the caches. Where computing takes no time, what follows the inputs that come from far is prefetched meanwhile: the memory
- * would have nothing to read, and the next block wait for it. Of several such inputs a block is half as long, so that little is read at a
+ * would have nothing to read, and the next block wait for it. Of several inputs a block is half as long, so that little is read at a
  * time. `from` is where they were read. */
 static void stream_block(const plan *p, char *to, const char *block, int64_t n, char *const *from) {
     const int64_t size = p->operands[0].at.size, bytes = n * size;
@@ -277,10 +279,10 @@ static void stream_block(const plan *p, char *to, const char *block, int64_t n, 
     }
     for (int64_t at = 0; at < bytes; at += STREAM_PART) {
         const int64_t part = bytes - at < STREAM_PART ? bytes - at : STREAM_PART;
-        for (int i = 1; i < p->n && p->prefetches; i++) {
+        for (int i = 1; i < p->n && p->ahead; i++) {
             const operand *o = &p->operands[i];
             if (!o->far) continue;
-            const char *next = from[i] + n * o->at.size + at / size * o->at.size;
+            const char *next = from[i] + p->ahead * n * o->at.size + at / size * o->at.size;
             for (int64_t k = 0; k < part / size * o->at.size; k += 64) __builtin_prefetch(next + k, 0, 3);
         }
         p->op->isa->stream(to + at, block + at, part);
