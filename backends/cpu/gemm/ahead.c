@@ -64,7 +64,7 @@ ct__next ct__columns_after(const ct__product *r, int64_t chunk, int64_t j, int64
 /* And for the rows of A, where it is packed for each chunk anew. */
 ct__next ct__rows_after(const ct__product *r, int64_t chunk, int64_t k0, int64_t k1) {
     const ct__plan *p = r->p;
-    if (!p->kernel->prefetches || !p->own_copies || p->a_feed != CT__FEED_PRIVATE || p->g->pack_a) return (ct__next){0};
+    if (!p->kernel->prefetches || !p->own_copies || p->a_feed != CT__FEED_PRIVATE) return (ct__next){0};
     if (k1 < r->k1) k0 = k1;
     else if (chunk + 1 < r->row_chunks * r->col_chunks) chunk++, k0 = r->k0;
     else return (ct__next){0};

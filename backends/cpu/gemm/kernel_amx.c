@@ -131,13 +131,20 @@ static void tile_bf16(const ct__tile *t) {
     if (is_plain(t)) {
         sum(t, false, t->accumulate, t->c, t->c_row);
     } else {
+        /* Sums of fewer columns go on from C as those of whole ones do: which are whole hangs on which way round the product is computed,
+         * and that on the number of threads. */
         alignas(64) float sums[BLOCK][BLOCK];
-        sum(t, false, false, (char *)sums, sizeof *sums);
+        const bool from_c = t->accumulate && !t->scale && !t->start;
+        ct__tile block = *t;
+        block.c = sums, block.c_row = sizeof *sums;
+        for (int i = 0; i < t->rows && from_c; i++)
+            memcpy(sums[i], (const char *)t->c + i * t->c_row, (size_t)t->cols * sizeof **sums);
+        sum(&block, false, from_c, (char *)sums, sizeof *sums);
         for (int i = 0; i < t->rows; i++) {
             float *c = (float *)(void *)((char *)t->c + i * t->c_row);
             for (int j = 0; j < t->cols; j++) {
                 const float x = t->scale ? sums[i][j] * (float)t->alpha : sums[i][j];
-                c[j] = t->accumulate ? c[j] + x : x;
+                c[j] = t->accumulate && !from_c ? c[j] + x : x;
             }
         }
     }

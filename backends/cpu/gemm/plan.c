@@ -295,10 +295,12 @@ static void cut_strips(ct__plan *p, int64_t threads) {
     const double least_wide = far && !fast ? NARROW : 0;
     /* Rows of A that lie side by side are read in runs of a chunk's height: short ones waste lines and pages. */
     const int64_t least_tiles = ct__min((packs_a && p->a.row == 1) || p->a_by_lines ? 4 : fast ? 2 : 1, row_tiles);
+    const int64_t most_stages = p->sums ? 1 : blocks; /* which are tried in any case: there is always one that fits */
     double best = INFINITY;
-    for (int64_t stages = 1; stages <= (p->sums ? 1 : blocks); stages = next_size(stages)) {
+    for (int64_t stages = 1, next; stages <= most_stages; stages = next) {
+        next = stages < most_stages ? ct__min(next_size(stages), most_stages) : stages + 1;
         const int64_t deep = ct__ceil_div(blocks, stages) * p->depth, most = columns_kept(p, deep) / width;
-        if (!p->sums && stages < blocks && !keeps_panel(kernel, deep)) continue;
+        if (stages < most_stages && !keeps_panel(kernel, deep)) continue;
         const double k = (double)ct__min(deep, p->k);
         for (int64_t panels = 1; panels == 1 || panels <= most; panels = next_size(panels)) {
             const int64_t cols = ct__min(panels * width, ct__round_up(p->n, width));
