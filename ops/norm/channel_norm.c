@@ -265,8 +265,10 @@ void channel_norm_fixed_lower(ct_lower *l) {
 void channel_norm_fixed_vjp(ct_vjp *v) {
     const channel_norm_fixed_attrs *a = v->attrs;
     const bool channels_last = a->channels_last, of_mean = v->need[1], of_var = v->need[2];
-    ct_tensor *in[9] = {contiguous(v->cot[0]),      NULL, NULL, v->in[0], v->in[1], v->in[2], v->in[3], v->in[4],
-                        v->in[5] ? v->out[0] : NULL};
+    /* the CPU rounds y otherwise than the formula does that relu's gradient would take it from again */
+    const bool with_y = a->relu && (v->in[5] || ct_device_of(v->in[0]).type == CT_CPU);
+    ct_tensor *in[9] = {contiguous(v->cot[0]),    NULL, NULL, v->in[0], v->in[1], v->in[2], v->in[3], v->in[4],
+                        with_y ? v->out[0] : NULL};
     const channel_norm_grad_attrs attrs = {
         .eps = a->eps, .relu = a->relu, .fixed = true, .channels_last = channels_last};
     const bool want[4] = {v->need[0] || of_mean, v->need[3] || of_var, v->need[4], v->need[5]};

@@ -201,8 +201,7 @@ static ct_tensor *own(const ct_lower *l, int i) {
 }
 
 /* By running statistics, or for an empty x by any; then the sum and relu. */
-static ct_tensor *by_running(const ct_lower *l, double eps, bool last, ct_tensor *residual, bool relu) {
-    ct_tensor *x = l->in[0];
+static ct_tensor *by_running(const ct_lower *l, ct_tensor *x, double eps, bool last, ct_tensor *residual, bool relu) {
     const int64_t channels = ct_dim(x, last ? ct_ndim(x) - 1 : 1);
     const bool any = ct_numel(x) == 0;
     bool residual_last = last;
@@ -219,9 +218,10 @@ void batch_norm_lower(ct_lower *l) {
     ct_tensor *x = l->in[0], *residual = l->in[5], *mean, *var, *y;
     const bool running = !a->training || ct_numel(x) == 0;
     const bool fused = a->relu && !running && ct_op_kernel(&ct__op_channel_norm_relu, ct_device_of(x).type, 0);
-    if (!fused && !running && residual) x = widened(x); /* rounded once, at the end */
+    const bool mixed = residual && ct_dtype_of(residual) != ct_dtype_of(x);
+    if (residual && (mixed || (!fused && !running))) x = widened(x); /* rounded once, at the end */
     residual = as(residual, ct_dtype_of(x));
-    if (running) y = by_running(l, a->eps, a->channels_last, residual, a->relu);
+    if (running) y = by_running(l, x, a->eps, a->channels_last, residual, a->relu);
     else if (fused) y = normalized_relu(x, l->in[3], l->in[4], residual, a->eps, a->channels_last, &mean, &var);
     else y = normalized(x, l->in[3], l->in[4], 0, a->eps, a->channels_last, &mean, &var);
     if (!fused && !running && residual) y = ct_add(y, residual);
@@ -236,7 +236,7 @@ void instance_norm_lower(ct_lower *l) {
     const instance_norm_attrs *a = l->attrs;
     ct_tensor *x = l->in[0], *mean, *var;
     if (a->use_running || ct_numel(x) == 0) {
-        l->out[0] = by_running(l, a->eps, a->channels_last, NULL, false);
+        l->out[0] = by_running(l, x, a->eps, a->channels_last, NULL, false);
         return;
     }
     const int64_t channels = ct_dim(x, a->channels_last ? ct_ndim(x) - 1 : 1);
