@@ -45,7 +45,7 @@ void ct__cost_remember(ct_task fn, int64_t chunks, int64_t nanoseconds) {
                           memory_order_relaxed);
 }
 
-/* What a weighed job took alone and shared, in steps, how often it was weighed, and whose it is: in one word as well. */
+/* What a weighed job took in the plain way and shared, in steps, how often it was weighed, and whose it is: in one word as well. */
 enum {
     STEP = 16,
     TIME_BITS = 20,
@@ -57,14 +57,14 @@ enum { IN_A_ROW = 4, TRIED_EVERY = 1 << (TIMES_BITS - 2) }; /* times */
 enum { MARGIN = 8 }; /* shared, times vary more: it has to save an eighth of what it takes so */
 
 typedef struct weights {
-    int64_t shared, alone; /* 0: not known */
+    int64_t shared, plain; /* 0: not known */
     int64_t times;
 } weights;
 
 static _Atomic uint64_t weighed[ENTRIES];
 
 static uint64_t key_of_weighed(const ct_weighed *job) {
-    const int magnitude = job->expected > 0 ? 63 - __builtin_clzll((unsigned long long)job->expected) : 0;
+    const int magnitude = job->size > 0 ? 63 - __builtin_clzll((unsigned long long)job->size) : 0;
     return key_of(job->fn, job->chunks * 64 + magnitude);
 }
 
@@ -84,11 +84,11 @@ static bool is_tried_again(int64_t times) {
     return false;
 }
 
-bool ct__cost_is_less_alone(const ct_weighed *job) {
+bool ct__cost_is_less_plain(const ct_weighed *job) {
     const weights w = weights_of(key_of_weighed(job));
     if (w.times < IN_A_ROW || !w.shared) return false;
-    if (w.times < 2 * IN_A_ROW || !w.alone) return true;
-    return (w.alone <= w.shared + w.shared / MARGIN) != is_tried_again(w.times);
+    if (w.times < 2 * IN_A_ROW || !w.plain) return true;
+    return (w.plain <= w.shared + w.shared / MARGIN) != is_tried_again(w.times);
 }
 
 /* What it usually takes: each time a step towards what it took now, so that neither one that was interrupted nor one that was lucky counts for
@@ -102,14 +102,14 @@ static int64_t usual(int64_t before, int64_t now, bool first) {
     return next < 1 ? 1 : next < most ? next : most;
 }
 
-void ct__cost_weigh(const ct_weighed *job, bool alone, int64_t nanoseconds) {
+void ct__cost_weigh(const ct_weighed *job, bool plain, int64_t nanoseconds) {
     const uint64_t key = key_of_weighed(job);
     weights w = weights_of(key);
-    int64_t *way = alone ? &w.alone : &w.shared;
+    int64_t *way = plain ? &w.plain : &w.shared;
     *way = usual(*way, nanoseconds, w.times < 2 * IN_A_ROW);
     if (++w.times == 2 * TRIED_EVERY) w.times = TRIED_EVERY;
     atomic_store_explicit(&weighed[key % ENTRIES],
                           key >> OWNER_SHIFT << OWNER_SHIFT | (uint64_t)w.times << TIMES_SHIFT |
-                              (uint64_t)w.alone << TIME_BITS | (uint64_t)w.shared,
+                              (uint64_t)w.plain << TIME_BITS | (uint64_t)w.shared,
                           memory_order_relaxed);
 }

@@ -14,16 +14,17 @@ int64_t ct__nanoseconds(void); /* of a clock that only goes forward */
 int64_t ct__cost_of_chunk(ct_task fn, int64_t chunks);
 void ct__cost_remember(ct_task fn, int64_t chunks, int64_t nanoseconds);
 
-/* Small jobs are weighed: what whole ones took, alone on the caller's thread or shared, decides which way the next one goes. What it costs
- * to bring their data to other caches and back depends on who had it before, and no count of chunks tells. The way that takes
- * longer is tried again now and then, some times in a row, since the first finds the data where the other has left it. Jobs are told apart by
- * what they are expected to take, too: one function may have large and small ones of as many chunks. */
+/* Where the same can be done in a plain way and in one that shares more, what both took decides which way the next one goes: small jobs stay
+ * on the caller's thread or not, large ones are cut so that threads have less of each other's. What it costs
+ * to bring data to other caches and back depends on who had it before, and on how far apart these are; no count of chunks tells. The way that
+ * takes longer is tried again now and then, some times in a row, since the first finds the data where the other has left it. Jobs are told
+ * apart by their size, too: one function may have large and small ones of as many chunks. */
 typedef struct ct_weighed {
     ct_task fn;
-    int64_t chunks, expected; /* nanoseconds, if alone */
+    int64_t chunks, size; /* what grows with the work */
 } ct_weighed;
 
-bool ct__cost_is_less_alone(const ct_weighed *job);
-void ct__cost_weigh(const ct_weighed *job, bool alone, int64_t nanoseconds);
+bool ct__cost_is_less_plain(const ct_weighed *job);
+void ct__cost_weigh(const ct_weighed *job, bool plain, int64_t nanoseconds);
 
 #endif

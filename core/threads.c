@@ -424,6 +424,19 @@ static void start_workers_locked(int threads) {
 
 /* ---- Jobs ---- */
 
+/* Where part i of `count` begins. */
+static int64_t part_start(int64_t chunks, int count, int64_t i) {
+    const int64_t rest = chunks % count;
+    return chunks / count * i + (rest < i ? rest : i);
+}
+
+int64_t ct__mirrored(int64_t chunk, int64_t chunks) {
+    const int threads = ct__threads(), count = chunks < threads ? (int)chunks : threads;
+    const int64_t each = chunks / count, longer = chunks % count * (each + 1); /* the first parts have one more */
+    const int64_t i = chunk < longer ? chunk / (each + 1) : chunks % count + (chunk - longer) / each;
+    return part_start(chunks, count, i) + part_start(chunks, count, i + 1) - 1 - chunk;
+}
+
 static void host_task(void *context, int64_t i) {
     job *work = context;
     const int64_t start = ct__nanoseconds();
@@ -449,7 +462,7 @@ void ct__parallel(int64_t chunks, ct_task fn, void *ctx) {
     work.count = work.called = threads_that_pay(nanoseconds, chunks, threads);
     const bool weighed = work.called > 1 && nanoseconds < WEIGHED_TIME && !pool.host_run;
     const ct_weighed kind = {fn, chunks, nanoseconds};
-    if (weighed && ct__cost_is_less_alone(&kind)) work.count = work.called = 1;
+    if (weighed && ct__cost_is_less_plain(&kind)) work.count = work.called = 1;
     const int64_t start = ct__nanoseconds();
     if (!pool.host_run) {
         start_workers_locked(wanted);
@@ -458,8 +471,8 @@ void ct__parallel(int64_t chunks, ct_task fn, void *ctx) {
         work.count = plan_call(&work, work.called, nanoseconds);
     }
     for (int i = 0; i < work.count; i++) {
-        atomic_init(&parts[i].next, chunks / work.count * i + (chunks % work.count < i ? chunks % work.count : i));
-        parts[i].end = chunks / work.count * (i + 1) + (chunks % work.count < i + 1 ? chunks % work.count : i + 1);
+        atomic_init(&parts[i].next, part_start(chunks, work.count, i));
+        parts[i].end = part_start(chunks, work.count, i + 1);
     }
     pthread_mutex_init(&work.error_lock, NULL);
     if (pool.host_run && work.count > 1) {

@@ -12,6 +12,9 @@ typedef void (*ct_task)(void *ctx, int64_t chunk, int worker);
  * as many chunks. Each thread, the caller's too, begins with a range of chunks that is its own in every such job, then helps with the others. An error raised on a worker is raised again
  * on the caller's thread. Nested calls, and calls while another thread uses the pool, run on the caller's thread alone. */
 void ct__parallel(int64_t chunks, ct_task fn, void *ctx);
+/* For a second pass over the same data: the chunk at this one's place from the end of the range that its thread begins with, which it then
+ * goes through from the end, where what it read last is still in its cache. */
+int64_t ct__mirrored(int64_t chunk, int64_t chunks);
 int ct__threads(void); /* how many threads may work at once, the caller's included */
 /* Up to so many threads work is best cut as for one, and read by all what one has written. Above it each keeps to data of its own: the caches of
  * many hold more than any job needs, and what many have read is slow to write again. How work is cut may hang on it, a sum never. */

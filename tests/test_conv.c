@@ -229,6 +229,32 @@ TEST(the_same_bits_at_any_number_of_threads) {
     ct_set_threads(0);
 }
 
+/* Large ones go two ways, of which the faster one is found by taking both some times. */
+TEST(weight_gradients_have_the_same_bits_whichever_way_they_are_shared) {
+    static const struct {
+        int64_t batch, in, out, size, kernel;
+    } cases[] = {{12, 64, 64, 28, 3}, {9, 20, 70, 30, 5}, {40, 33, 17, 15, 3}};
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        const int64_t n = cases[c].batch, size = cases[c].size, k = cases[c].kernel;
+        ct_tensor *x = harness_randn(CT_DIMS(n, cases[c].in, size, size)),
+                  *g = harness_randn(CT_DIMS(n, cases[c].out, size, size));
+        ct_tensor *leaves[2] = {ct_set_requires_grad(ct_zeros(CT_DIMS(cases[c].out, cases[c].in, k, k)), true),
+                                ct_set_requires_grad(ct_zeros(CT_DIMS(cases[c].out)), true)};
+        ct_tensor *first[2];
+        for (int i = 0; i < 1 + 2 * 9; i++) {
+            REQUIRE(ct_set_threads(i == 0 ? 1 : i < 10 ? 2 : 7));
+            ct_scope {
+                ct_tensor *y = ct_conv2d(x, leaves[0], .bias = leaves[1], .pad = (int)k / 2), *now[2];
+                REQUIRE(ct_grad(&y, 1, &g, leaves, 2, now, 0));
+                for (int j = 0; j < 2; j++)
+                    if (i == 0) first[j] = ct_pass(now[j]);
+                    else CHECK(harness_same_bits(first[j], now[j]));
+            }
+        }
+    }
+    ct_set_threads(0);
+}
+
 TEST(options_far_beyond_the_input_cost_nothing) {
     ct_tensor *x = ct_reshape(ct_arange(0, 16, 1), CT_DIMS(1, 1, 4, 4)), *w = ct_ones(CT_DIMS(1, 1, 3, 3));
     /* only the middle tap looks at x */

@@ -116,7 +116,7 @@ static int jobs_alone(int jobs, int64_t chunks, int64_t alone, int64_t shared) {
     int count = 0;
     bool before = false;
     for (int i = 0; i < jobs; i++) {
-        const bool by_itself = ct__cost_is_less_alone(&job);
+        const bool by_itself = ct__cost_is_less_plain(&job);
         ct__cost_weigh(&job, by_itself, (by_itself ? alone : shared) * (by_itself == before ? 1 : 3));
         count += by_itself;
         before = by_itself;

@@ -5,7 +5,12 @@
  * is summed at a time, so that sums are the same however many make a group.
  *
  * Where one group holds all tiles, a block of channels goes through all 36 products and back to weights at once: its
- * sums stay in L2, where those of all channels, four times the weights, would go to memory and come back. */
+ * sums stay in L2, where those of all channels, four times the weights, would go to memory and come back.
+ *
+ * Where channels are few, and processors have no cache in common, tiles that go from those who transform them to those who multiply them cost
+ * more than sums: then a group is what is summed at a time, each worker takes groups of its own through both, and their sums are added in the
+ * end, in the order in which one after the other would have added them. Which way is faster is measured. */
+#include "core/costs.h"
 #include "ops/conv/cpu/winograd/winograd.h"
 
 enum {
@@ -13,10 +18,13 @@ enum {
     GROUP_MOST = 16 << 20, /* or a part of L3 for the sake of large sums, which each group reads and writes */
     GROUP_THREADS = 4,     /* that share such a group; for more of them it grows */
     SUM_SHARE = 2,
-    CHUNK_TILES = 16,      /* transformed by one worker at a time */
-    DEPTH = 128,           /* tiles multiplied at a time, about: a panel of them in L1 */
-    WEIGHT_BLOCK = 16,     /* input channels transformed back at a time */
-    BLOCK_SUMS = 256 << 10 /* bytes of a block's sums: a part of L2 */
+    CHUNK_TILES = 16,       /* transformed by one worker at a time */
+    DEPTH = 128,            /* tiles multiplied at a time, about: a panel of them in L1 */
+    WEIGHT_BLOCK = 16,      /* input channels transformed back at a time */
+    BLOCK_SUMS = 256 << 10, /* bytes of a block's sums: a part of L2 */
+    APART_SUMS = 1 << 20,   /* bytes of sums that each group may have for itself, */
+    APART_BYTES = 32 << 20, /* and of all groups' */
+    TIME_UNIT = 64          /* nanoseconds in which the two ways are weighed */
 };
 
 typedef struct gradient {
@@ -34,6 +42,7 @@ typedef struct gradient {
     float *z; /* (36, panels, planes, tiles, width) */
     int64_t z_panel, z_point;
     bool at_once; /* all tiles are one group, and sums are (workers, 36, row_block, width) */
+    bool apart;   /* workers have groups of their own: v and z are those of each worker, sums those of each group */
     float *sums;  /* (36, parities, taps of the depth, in_channels, panels * width) */
     int64_t sum_row, sum_point;
     bool accumulate;
@@ -236,6 +245,39 @@ static void transform_block(const gradient *g, const float *sums, int64_t row, i
                     (int)ct__min(LANES, p->out_channels - out), count);
 }
 
+/* A chunk is a group of tiles: its sums are those that multiply_chunk would add to what is there. */
+static void group_chunk(void *ctx, int64_t chunk, int worker) {
+    gradient g = *(const gradient *)ctx;
+    const int64_t floats = WINOGRAD_POINTS * (g.v_point + g.z_point), taps = g.frame.pass->kernel[0];
+    g.first = chunk * g.group;
+    g.end = ct__min(g.first + g.group, g.frame.tiles.count);
+    g.v += worker * floats, g.z += worker * floats;
+    g.sums += chunk * WINOGRAD_POINTS * g.sum_point;
+    if (g.bias_parts) g.bias_parts += chunk * (g.group / g.chunk) * g.sum_row;
+    for (int64_t i = 0; i < 2 * ct__ceil_div(g.end - g.first, g.chunk); i++) transform_chunk(&g, i, worker);
+    for (int64_t i = 0; i < WINOGRAD_POINTS * taps * g.row_blocks * g.panel_blocks; i++) multiply_chunk(&g, i, worker);
+}
+
+/* A chunk of transform_sums, of the sums of all groups. */
+static void transform_sums_apart(void *ctx, int64_t chunk, int worker) {
+    gradient g = *(const gradient *)ctx;
+    const int64_t in = chunk % g.in_blocks * WEIGHT_BLOCK, out = chunk / g.in_blocks * LANES, each = g.sum_point;
+    const int64_t count = ct__min(WEIGHT_BLOCK, g.frame.pass->in_channels - in),
+                  groups = ct__ceil_div(g.frame.tiles.count, g.group);
+    _Alignas(64) float sums[WINOGRAD_POINTS * WEIGHT_BLOCK * LANES];
+    (void)worker;
+    for (int64_t point = 0; point < WINOGRAD_POINTS; point++)
+        for (int64_t i = 0; i < count; i++) {
+            const float *from = g.sums + point * each + (in + i) * g.sum_row + out;
+            vf32 sum = vf32_load(from);
+            for (int64_t group = 1; group < groups; group++)
+                sum = vf32_add(sum, vf32_load(from + group * WINOGRAD_POINTS * each));
+            vf32_store(sums + (point * WEIGHT_BLOCK + i) * LANES, sum);
+        }
+    g.sum_point = WEIGHT_BLOCK * LANES;
+    transform_block(&g, sums, LANES, 0, 0, in, count, out);
+}
+
 /* A chunk is one vector of output channels by a block of input channels of one tap of the depth. */
 static void transform_sums(void *ctx, int64_t chunk, int worker) {
     const gradient *g = ctx;
@@ -270,7 +312,8 @@ static void finish_chunk(void *ctx, int64_t chunk, int worker) {
                             ct__min(WEIGHT_BLOCK, product.rows - i), panel * g->width + v * LANES);
 }
 
-static void plan(const winograd_pass *p, gradient *g) {
+/* apart: if that can be. */
+static void plan(const winograd_pass *p, gradient *g, bool apart) {
     *g = (gradient){.kernel = ct__gemm_kernel(CT_GEMM_F32, CT_GEMM_F32, CT_GEMM_F32)};
     winograd_frame *f = &g->frame;
     CT_ISA_FN(ct__winograd_take_phase)(f, p, (const int64_t[3]){0, 0, 0});
@@ -296,7 +339,14 @@ static void plan(const winograd_pass *p, gradient *g) {
     g->section = ct__ceil_div(planes, ct__ceil_div(planes, g->section));
     const int64_t slots = winograd_slots(f, g->section), bytes = v_bytes * slots + z_bytes * g->section;
     const int64_t group = most / bytes;
-    if (planes == 1) g->group = ct__max64(1, group / g->depth) * g->depth;
+    bool plain = parities * p->kernel[0] * planes == 1 && f->tiles.count > 0;
+    for (int a = 0; a < 3; a++) plain = plain && CT_ISA_FN(ct__winograd_phases)(p, a) == 1;
+    const int64_t groups = ct__ceil_div(f->tiles.count, ct__max64(1, g->depth)),
+                  sum_bytes = WINOGRAD_POINTS * 4 * g->sum_point;
+    g->apart = apart && plain && ct__threads() > 1 && sum_bytes <= APART_SUMS && groups * sum_bytes <= APART_BYTES &&
+               2 * groups > ct__threads();
+    if (g->apart) g->group = g->depth;
+    else if (planes == 1) g->group = ct__max64(1, group / g->depth) * g->depth;
     else g->group = ct__max64(1, group / g->chunk) * g->chunk;
     g->group = ct__max64(1, ct__min(g->group, ct__round_up(f->tiles.count, g->chunk)));
     g->v_point = winograd_odd(parities * slots * g->group * g->v_tile);
@@ -306,12 +356,12 @@ static void plan(const winograd_pass *p, gradient *g) {
         winograd_odd(winograd_span(&f->x, 0, 1) * winograd_span(&f->x, 1, ct__min(f->tiles.cols, g->chunk)) * LANES);
     g->panel_block = 4;
     g->panel_blocks = ct__ceil_div(g->panels, g->panel_block);
-    g->at_once = parities * p->kernel[0] * planes == 1 && f->tiles.count > 0 && f->tiles.count <= g->group;
-    for (int a = 0; a < 3; a++) g->at_once = g->at_once && CT_ISA_FN(ct__winograd_phases)(p, a) == 1;
+    g->at_once = plain && !g->apart && f->tiles.count <= g->group;
     const int64_t rows = g->at_once ? BLOCK_SUMS / (WINOGRAD_POINTS * 4 * g->width) / g->kernel->rows : 5;
     g->row_blocks = ct__max64(1, ct__ceil_div(p->in_channels, ct__max64(1, rows) * g->kernel->rows));
     const int64_t products = g->at_once ? g->panels : WINOGRAD_POINTS * parities * p->kernel[0] * g->panel_blocks;
-    while (products * g->row_blocks < 4 * ct__threads() && p->in_channels > 2 * g->row_blocks * g->kernel->rows)
+    while (!g->apart && products * g->row_blocks < 4 * ct__threads() &&
+           p->in_channels > 2 * g->row_blocks * g->kernel->rows)
         g->row_blocks++;
     g->row_block = ct__ceil_div(p->in_channels, g->row_blocks);
     g->row_blocks = ct__ceil_div(p->in_channels, g->row_block); /* none of them is empty */
@@ -320,18 +370,43 @@ static void plan(const winograd_pass *p, gradient *g) {
     /* Three chunks of transforms for each thread, if there are vectors enough: no result depends on it. */
     const int64_t parts = (slots + g->section) * ct__ceil_div(g->group, g->chunk),
                   vectors = ct__max64(p->in_channels, p->out_channels) / LANES;
-    const int64_t wanted = ct__threads() > 1 ? ct__ceil_div(3 * ct__threads(), parts) : 1;
+    const int64_t wanted = ct__threads() > 1 && !g->apart ? ct__ceil_div(3 * ct__threads(), parts) : 1;
     g->shares = ct__max64(1, ct__min(wanted, vectors));
 }
 
-static int64_t sums_of(const gradient *g) { return (g->at_once ? ct__threads() : 1) * WINOGRAD_POINTS * g->sum_point; }
+/* Floats of all sums, and of transformed tiles. */
+static int64_t sums_of(const gradient *g) {
+    const int64_t times = g->at_once ? ct__threads() : g->apart ? ct__ceil_div(g->frame.tiles.count, g->group) : 1;
+    return times * WINOGRAD_POINTS * g->sum_point;
+}
+static int64_t tiles_of(const gradient *g) {
+    return (g->apart ? ct__threads() : 1) * WINOGRAD_POINTS * (g->v_point + g->z_point);
+}
+
+static int64_t floats_of(const gradient *g) {
+    const int64_t tiles = g->apart ? g->frame.tiles.count : g->group;
+    const int64_t parts = g->frame.pass->bias_grad ? g->section * ct__ceil_div(tiles, g->chunk) * g->sum_row : 0;
+    return tiles_of(g) + sums_of(g) + ct__threads() * g->band + parts;
+}
 
 size_t CT_ISA_FN(ct__winograd_weight_bytes)(const winograd_pass *pass) {
-    gradient g;
-    plan(pass, &g);
-    const int64_t parts = pass->bias_grad ? g.section * ct__ceil_div(g.group, g.chunk) * g.sum_row : 0;
-    return (size_t)(WINOGRAD_POINTS * (g.v_point + g.z_point) + sums_of(&g) + ct__threads() * g.band + parts) *
-           sizeof(float);
+    gradient together, apart;
+    plan(pass, &together, false);
+    plan(pass, &apart, true);
+    return (size_t)ct__max64(floats_of(&together), floats_of(&apart)) * sizeof(float);
+}
+
+/* The gradient of the bias: those of the parts of what is summed at a time, of `all` parts. */
+static void add_bias(const gradient *g, int64_t all) {
+    const winograd_pass *p = g->frame.pass;
+    const int64_t each = g->depth / g->chunk;
+    for (int64_t chunk = 0; p->bias_grad && chunk < all; chunk += each)
+        for (int64_t o = 0; o < p->out_channels; o++) {
+            const float *at = g->bias_parts + chunk * g->sum_row + o;
+            float sum = 0; /* by itself: that of all has no place for its last bits */
+            for (int64_t i = 0; i < ct__min(each, all - chunk); i++) sum += at[i * g->sum_row];
+            p->bias_grad[o] += sum;
+        }
 }
 
 /* Adds what a phase gives to the sums. */
@@ -346,40 +421,53 @@ static void add_phase(gradient *g) {
             g->end = ct__min(g->first + g->group, g->frame.tiles.count);
             const int64_t chunks = ct__ceil_div(g->end - g->first, g->chunk), planes = g->d1 - g->d0;
             ct__parallel((g->high - g->low + planes) * chunks * g->shares, transform_chunk, g);
-            const int64_t each = g->depth / g->chunk, all = planes * chunks;
-            for (int64_t chunk = 0; p->bias_grad && chunk < all; chunk += each)
-                for (int64_t o = 0; o < p->out_channels; o++) {
-                    const float *at = g->bias_parts + chunk * g->sum_row + o;
-                    float sum = 0; /* by itself: that of all has no place for its last bits */
-                    for (int64_t i = 0; i < ct__min(each, all - chunk); i++) sum += at[i * g->sum_row];
-                    p->bias_grad[o] += sum;
-                }
+            add_bias(g, planes * chunks);
             if (g->at_once) ct__parallel(g->row_blocks * g->panels, finish_chunk, g);
             else ct__parallel(WINOGRAD_POINTS * taps * g->row_blocks * g->panel_blocks, multiply_chunk, g);
         }
     }
 }
 
+/* Groups of tiles apart, then their sums. */
+static void add_apart(gradient *g) {
+    g->d1 = g->high = 1;
+    ct__parallel(ct__ceil_div(g->frame.tiles.count, g->group), group_chunk, g);
+    add_bias(g, ct__ceil_div(g->frame.tiles.count, g->chunk));
+    ct__parallel(g->columns / LANES * g->in_blocks, transform_sums_apart, g);
+}
+
+/* All phases, one after the other, then the sums. */
+static void add_together(gradient *g) {
+    const winograd_pass *p = g->frame.pass;
+    int64_t phase[3];
+    for (phase[0] = 0; phase[0] < CT_ISA_FN(ct__winograd_phases)(p, 0); phase[0]++)
+        for (phase[1] = 0; phase[1] < CT_ISA_FN(ct__winograd_phases)(p, 1); phase[1]++)
+            for (phase[2] = 0; phase[2] < CT_ISA_FN(ct__winograd_phases)(p, 2); phase[2]++) {
+                CT_ISA_FN(ct__winograd_take_phase)(&g->frame, p, phase);
+                add_phase(g);
+            }
+    if (g->at_once) return;
+    if (!g->accumulate) memset(g->sums, 0, (size_t)(WINOGRAD_POINTS * g->sum_point) * sizeof *g->sums);
+    ct__parallel(g->columns / LANES * p->kernel[0] * g->in_blocks, transform_sums, g);
+}
+
 void CT_ISA_FN(ct__winograd_weight_pass)(const winograd_pass *p, float *weight, void *scratch) {
     gradient g;
-    plan(p, &g);
+    plan(p, &g, true);
+    const bool weighed = g.apart;
+    const ct_weighed kind = {group_chunk, g.frame.tiles.count, WINOGRAD_POINTS * g.sum_point};
+    const int64_t start = weighed ? ct__nanoseconds() : 0;
+    if (weighed && ct__cost_is_less_plain(&kind)) plan(p, &g, false);
     g.weight = weight;
     g.v = scratch;
     g.z = g.v + WINOGRAD_POINTS * g.v_point;
-    g.sums = g.z + WINOGRAD_POINTS * g.z_point;
+    g.sums = g.v + tiles_of(&g);
     g.bands = g.sums + sums_of(&g);
     if (p->bias_grad) {
         g.bias_parts = g.bands + ct__threads() * g.band;
         memset(p->bias_grad, 0, (size_t)p->out_channels * sizeof *p->bias_grad);
     }
-    int64_t phase[3];
-    for (phase[0] = 0; phase[0] < CT_ISA_FN(ct__winograd_phases)(p, 0); phase[0]++)
-        for (phase[1] = 0; phase[1] < CT_ISA_FN(ct__winograd_phases)(p, 1); phase[1]++)
-            for (phase[2] = 0; phase[2] < CT_ISA_FN(ct__winograd_phases)(p, 2); phase[2]++) {
-                CT_ISA_FN(ct__winograd_take_phase)(&g.frame, p, phase);
-                add_phase(&g);
-            }
-    if (g.at_once) return;
-    if (!g.accumulate) memset(g.sums, 0, (size_t)(WINOGRAD_POINTS * g.sum_point) * sizeof *g.sums);
-    ct__parallel(g.columns / LANES * p->kernel[0] * g.in_blocks, transform_sums, &g);
+    if (g.apart) add_apart(&g);
+    else add_together(&g);
+    if (weighed) ct__cost_weigh(&kind, !g.apart, (ct__nanoseconds() - start) / TIME_UNIT);
 }
