@@ -289,6 +289,37 @@ TEST(half_activations_stay_half_beside_parameters_in_f32) {
     CHECK(harness_at(mean, 0) != 0);
 }
 
+TEST(a_residual_in_f32_is_added_to_halves_before_they_are_rounded) {
+    for (int i = 0; i < 4; i++) {
+        const ct_dtype dtype = i & 1 ? CT_BF16 : CT_F16;
+        ct_tensor *x = ct_cast(harness_randn(CT_DIMS(4, 8, 64)), dtype), *residual = harness_randn(CT_DIMS(4, 8, 64));
+        ct_tensor *mean = ct_zeros(CT_DIMS(8)), *var = ct_ones(CT_DIMS(8)), *bias = ct_full(CT_DIMS(8), 9), *y[3];
+        for (int k = 0; k < 3; k++)
+            y[k] = ct_batch_norm(k ? x : ct_cast(x, CT_F32), .running_mean = mean, .running_var = var, .bias = bias,
+                                 .residual = residual, .relu = k > 1, .training = i & 2, .momentum = CT_SET(0));
+        for (int k = 1; k < 3; k++) CHECK(harness_same_bits(y[k], ct_cast(y[0], dtype)));
+    }
+}
+
+/* x is the numbers around where y crosses 0. */
+TEST(relu_behind_given_statistics_passes_the_gradient_where_the_result_is_above_0) {
+    enum { CHANNELS = 64, PLACES = 256 };
+    ct_tensor *w = harness_randn(CT_DIMS(CHANNELS)), *b = harness_randn(CT_DIMS(CHANNELS)),
+              *mean = harness_randn(CT_DIMS(CHANNELS)),
+              *var = ct_add_s(ct_square(harness_randn(CT_DIMS(CHANNELS))), 0.1);
+    static float values[CHANNELS * PLACES];
+    for (int c = 0; c < CHANNELS; c++) {
+        float x = (float)(harness_at(mean, c) - harness_at(b, c) * sqrt(harness_at(var, c) + 1e-5) / harness_at(w, c));
+        for (int i = 0; i < PLACES / 2; i++) x = nextafterf(x, -INFINITY);
+        for (int i = 0; i < PLACES; i++, x = nextafterf(x, INFINITY)) values[c * PLACES + i] = x;
+    }
+    ct_tensor *x = ct_set_requires_grad(ct_from_data(values, CT_DIMS(1, CHANNELS, PLACES), CT_F32), true), *dx;
+    ct_tensor *y = ct_batch_norm(x, .running_mean = mean, .running_var = var, .weight = w, .bias = b, .relu = true);
+    ct_tensor *g = ct_ones(ct_shape(x));
+    REQUIRE(ct_grad(&y, 1, &g, &x, 1, &dx, 0));
+    CHECK(harness_same_bits(ct_gt_s(y, 0), ct_ne_s(dx, 0)));
+}
+
 TEST(large_results_are_those_of_their_parts) {
     check_part(by_layer, CT_DIMS(2111, 1024), 2100);
     check_part(by_layer, CT_DIMS(2111, 1027), 17); /* not aligned */
@@ -309,6 +340,23 @@ TEST(large_batches_agree_with_f64_in_both_layouts) {
             CHECK_NEAR(ct_item(ct_amax(ct_abs(ct_sub(y, exact)))), 0, 8 * 0x1p-24 * 6);
             CHECK_NEAR(ct_item(ct_amax(ct_abs(ct_sub(ct_grad_of(x), ct_grad_of(wide))))), 0, 8 * 0x1p-24 * 6);
         }
+    }
+}
+
+/* Grains that are no multiple of a vector: what goes past the caches has to begin with a cache line all the same. */
+TEST(large_results_are_right_however_small_the_chunks) {
+    for (int last = 0; last < 2; last++) {
+        ct_tensor *x = ct_set_requires_grad(harness_randn(last ? CT_DIMS(12, 56, 56, 64) : CT_DIMS(12, 64, 56, 56)),
+                                            true),
+                  *g = harness_randn(ct_shape(x)), *y[4], *dx[4];
+        for (int i = 0; i < 4; i++) {
+            ct_set_grain((int[]){0, 20, 100, 1000}[i]);
+            y[i] = ct_batch_norm(x, .training = true, .channels_last = last);
+            REQUIRE(ct_grad(&y[i], 1, &g, &x, 1, &dx[i], 0));
+            CHECK_NEAR(ct_item(ct_amax(ct_abs(ct_sub(y[i], y[0])))), 0, 8 * 0x1p-24 * 6);
+            CHECK_NEAR(ct_item(ct_amax(ct_abs(ct_sub(dx[i], dx[0])))), 0, 8 * 0x1p-24 * 6);
+        }
+        ct_set_grain(0);
     }
 }
 

@@ -127,7 +127,6 @@ typedef struct channel_code {
 typedef struct channel_tasks {
     const channel_job *job;
     const channel_code *code;
-    bool backwards;
 } channel_tasks;
 
 static void set_task(void *ctx, int64_t set, int worker) {
@@ -177,12 +176,12 @@ static void first_task(void *ctx, int64_t chunk, int worker) {
     const int64_t each = units_a_task(t->job), end = ct__min64((chunk + 1) * each, units(t->job));
     for (int64_t u = chunk * each; u < end; u++) visit_unit(t->job, u, t->code->first);
 }
-/* By few threads from the end: what was read last is still in the caches. Many find what they read themselves in their own. */
+/* Each thread from the end of its own: what it read last is still in its cache. */
 static void second_task(void *ctx, int64_t chunk, int worker) {
     (void)worker;
     const channel_tasks *t = ctx;
     const int64_t each = units_a_task(t->job), all = units(t->job), tasks = (all + each - 1) / each;
-    const int64_t first = (t->backwards ? tasks - 1 - chunk : chunk) * each;
+    const int64_t first = ct__mirrored(chunk, tasks) * each;
     for (int64_t u = ct__min64(first + each, all); u-- > first;) visit_unit(t->job, u, t->code->second);
     if (t->job->streams) simd_fence();
 }
@@ -228,7 +227,7 @@ static void settle_parameters(channel_tasks *t) {
 }
 
 static void run_passes(channel_job *j, const channel_code *code, int64_t bytes_an_element) {
-    channel_tasks t = {j, code, ct__threads() <= CT__FEW_THREADS};
+    channel_tasks t = {j, code};
     if (is_local(j, bytes_an_element)) {
         ct__parallel(j->last ? j->items : sets_of(j), j->last ? item_task : set_task, &t);
         settle_parameters(&t);
@@ -344,7 +343,9 @@ static void spread_means(const channel_job *j, ct_dtype dtype) {
 /* Whether y goes past the caches. */
 static bool streams(const channel_job *j, ct_dtype dtype) {
     const int64_t size = (int64_t)ct_dtype_size(dtype), line = (j->last ? j->channels : j->places) * size;
-    return j->y && norm_streams(j->y, line, j->items * j->channels * j->places * size);
+    /* chunks may be made so small that parts begin in the middle of a vector */
+    const bool aligned = j->last ? ct__grain(SPAN) == SPAN : j->parts == 1 || j->part * size % 64 == 0;
+    return j->y && aligned && norm_streams(j->y, line, j->items * j->channels * j->places * size);
 }
 
 /* Of channel_norm or channel_norm_relu: what the attributes say. */
