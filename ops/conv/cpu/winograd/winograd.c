@@ -276,6 +276,7 @@ static ct__spans weights_after(const forward *f, int64_t at, int64_t first, int6
 
 /* The share of a point. */
 static void prefetch_share(const ct__spans *all, int64_t point) {
+    if (!all->count) return;
     const int64_t first = all->count * point / WINOGRAD_POINTS, end = all->count * (point + 1) / WINOGRAD_POINTS;
     const ct__spans part = {all->at + first * all->stride, end - first, all->stride, all->bytes};
     ct__prefetch_now(&part);
@@ -430,7 +431,7 @@ typedef struct cut {
  * as fast as the rest, now this one, now that one, which matters the less the more chunks there are to help with. */
 static double rounds_of(int64_t chunks, int64_t threads) {
     const double rounds = (double)ct__ceil_div(chunks, threads);
-    return threads > CT__FEW_THREADS ? rounds + 0.5 / rounds : rounds;
+    return threads > 1 ? rounds + 0.5 / rounds : rounds;
 }
 
 static double time_of(const forward *f, const cut *c, int64_t sections) {
@@ -474,10 +475,9 @@ static void cut_pass(forward *f, int64_t block, bool sliced) {
     cut best = {0};
     for (int64_t group = panels; group >= least; group = winograd_next_size(panels, group)) {
         const int64_t left = l2_bytes() - group_bytes(f, group);
-        if (threads > CT__FEW_THREADS && all > SMALL_WEIGHTS && left >= rows * tile_bytes(f, group))
+        if (threads > 1 && all > SMALL_WEIGHTS && left >= rows * tile_bytes(f, group))
             try_blocks(f, &best, OWN, group, ct__min(block, left / tile_bytes(f, group) / rows * rows), sections);
-        if (sliced && all > SMALL_WEIGHTS &&
-            (threads > CT__FEW_THREADS || (all > UNCACHED && tiles <= WINOGRAD_AT_ONCE)))
+        if (sliced && all > SMALL_WEIGHTS && (threads > 1 || (all > UNCACHED && tiles <= WINOGRAD_AT_ONCE)))
             try_blocks(f, &best, SLICED, group, wide, sections);
     }
     const bool blocks_suffice = ct__ceil_div(tiles, block) * sections >= threads;
