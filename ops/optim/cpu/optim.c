@@ -76,12 +76,12 @@ typedef struct job {
     const void *numbers;      /* that the step computes with */
     step does;
     int items, width;
-    bool master, largest;  /* largest: sums are maxima */
-    int64_t chunk;         /* elements */
-    const int64_t *starts; /* (items + 1): the first chunk of each item */
-    double *factors;       /* (items) */
-    double *sums;          /* (chunks, 2) */
-    int64_t slices;
+    bool master, largest;   /* largest: sums are maxima */
+    int64_t chunk;          /* elements */
+    const int64_t *starts;  /* (items + 1): the first chunk of each item */
+    double *factors;        /* (items) */
+    double *sums;           /* (chunks, 2) */
+    int64_t slices, others; /* chunks of the items that are not cut for all slices */
 } job;
 
 /* ---- Elements that do not lie as they are computed ---- */
@@ -206,18 +206,35 @@ static void do_elements(const job *j, int item, int64_t start, int64_t n, double
     else elements_f32(j, item, start, n, sums, j->largest);
 }
 
-/* A slice is the same fraction of every item, so that threads find what they have written of a gradient, and what they will read of a weight,
- * in their own caches: products are cut like that too. With sums it is whole chunks. */
+/* Whether every slice gets enough of an item that it is worth to cut it: more than CHUNK / 8 elements, or, with sums, some chunks. */
+static bool is_cut(const job *j, int item) {
+    const int64_t whole = j->starts[item + 1] - j->starts[item] - 1;
+    return whole >= 0 && (j->sums ? whole >= 4 * j->slices : 8 * whole >= j->slices);
+}
+
+/* A slice is the same fraction of every large item, so that threads find what they have written of a gradient, and what they will read of a
+ * weight, in their own caches: products are cut like that too. With sums it is whole chunks. Of all other items together it is that fraction
+ * of their chunks. */
 static void slice_task(void *context, int64_t slice, int worker) {
     const job *j = context;
+    const int64_t from = j->others * slice / j->slices, to = j->others * (slice + 1) / j->slices;
+    int64_t before = 0; /* chunks of others before this item */
+    double unused[2];
     (void)worker;
     for (int i = 0; i < j->items; i++) {
-        const int64_t n = item_count(j, i), unit = j->sums ? j->chunk : UNIT, units = (n + unit - 1) / unit,
-                      first = units * slice / j->slices, end = units * (slice + 1) / j->slices;
-        double unused[2];
-        if (!j->sums && first < end) do_elements(j, i, first * unit, ct__min64(n, end * unit) - first * unit, unused);
+        const bool cut = is_cut(j, i);
+        const int64_t chunks = j->starts[i + 1] - j->starts[i];
+        if (!cut && (!chunks || before + chunks <= from || before >= to)) {
+            before += chunks;
+            continue;
+        }
+        const int64_t n = item_count(j, i), unit = !cut || j->sums ? j->chunk : UNIT, units = (n + unit - 1) / unit,
+                      first = cut ? units * slice / j->slices : ct__max64(from - before, 0),
+                      end = cut ? units * (slice + 1) / j->slices : ct__min64(to - before, chunks);
+        if (!j->sums) do_elements(j, i, first * unit, ct__min64(n, end * unit) - first * unit, unused);
         for (int64_t c = first; j->sums && c < end; c++)
             do_elements(j, i, c * unit, ct__min64(n - c * unit, unit), j->sums + 2 * (j->starts[i] + c));
+        if (!cut) before += chunks;
     }
 }
 
@@ -226,6 +243,8 @@ static void sweep(job *j, step does, bool small) {
     const int64_t threads = ct__threads(), most = 4 * j->starts[j->items];
     j->does = does;
     j->slices = small || threads == 1 ? 1 : most < threads ? most : threads * ct__min64(SLICES, most / threads);
+    j->others = 0;
+    for (int i = 0; i < j->items; i++) j->others += is_cut(j, i) ? 0 : j->starts[i + 1] - j->starts[i];
     if (j->slices == 1) slice_task(j, 0, 0);
     else ct__parallel(j->slices, slice_task, j);
 }
