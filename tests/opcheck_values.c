@@ -457,8 +457,8 @@ static bool wants_layout(const opcheck_sample *sample, bool integer, opcheck_lay
     if (layout == OPCHECK_DENSE) return true;
     if (sample->n_in == 0) return false;
     if (layout == OPCHECK_MIXED) return sample->n_in > 1 && !integer;
-    if (sample->largest > LARGE) return layout == OPCHECK_TRANSPOSED;
-    return !integer || layout == OPCHECK_SLICE;
+    if (sample->largest > LARGE) return layout == OPCHECK_TRANSPOSED || layout == OPCHECK_BACKWARDS;
+    return !integer || layout == OPCHECK_SLICE || layout == OPCHECK_BACKWARDS;
 }
 
 /* An op may refuse an integer dtype. */

@@ -405,11 +405,12 @@ static bool check(const config *c) {
 
 static void sweep(int first, int last, flavour kind) {
     static const char *const levels[] = {"base", "avx2", "avx512", "avx512bf16", "avx512amx", "neon", "neonbf16"};
-    const char *usable[5];
+    enum { LEVELS = sizeof levels / sizeof *levels };
+    const char *usable[LEVELS];
     int n = 0, bad = 0;
     char best[32];
     snprintf(best, sizeof best, "%s", ct_isa());
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < LEVELS; i++) {
         if (ct_set_isa(levels[i])) usable[n++] = levels[i];
         else ct_error_clear();
     }

@@ -170,7 +170,7 @@ static void fill_table(pass *s) {
             for (int a = 0; a < 3; a++) {
                 const int64_t place = o[a] * x[a].stride + t[a] * x[a].spacing + x[a].low;
                 inside = inside && place >= 0 && place < x[a].in;
-                from += place * s->from.s[a];
+                if (inside) from += place * s->from.s[a];
             }
             s->looks[tap * s->pixels + i] = inside ? (int32_t)from : OUTSIDE;
         }
@@ -241,7 +241,7 @@ static void pack_exchanged(const void *ctx, int64_t group, void *dst, int64_t k0
         count = ct__min(s->channels - channel, k0 + depth - k);
         const int64_t from = tap / kernel[2] / kernel[1] * w->k[0] + tap / kernel[2] % kernel[1] * w->k[1] +
                              tap % kernel[2] * w->k[2] + (group * s->channels + channel) * w->o + col0 * w->i;
-        const ct__matrix src = {(const char *)s->p->w + from * s->size, CT_GEMM_BF16, w->o, w->i};
+        const ct__matrix src = {(const char *)s->p->w + from * s->size, s->product.b_type, w->o, w->i};
         ct__gemm_isa->pack_b(s->kernel, &src, to, count, cols);
     }
 }
@@ -380,7 +380,7 @@ static const char *result_of_pixels(pass *s) {
     const ct_image_strides *to = mirrored ? &g->x : &g->y;
     const int64_t out[3] = {s->axis[0].out, s->axis[1].out, s->axis[2].out};
     s->tap_first = true;
-    if (!s->kernel->block) return "lines fill tiles of the implicit product";
+    if (!s->kernel->block) return "only matrix registers gather pixels";
     if (s->channels < LEAST_CHANNELS || s->channels % s->kernel->group) return "a tap has too few channels";
     for (int a = 0; a < 3 && mirrored; a++)
         if (g->window.stride[a] != 1) return "a stride leaves most taps out";
