@@ -411,9 +411,10 @@ static void choose_feeds(ct__plan *p) {
                       p->n >= 6 * ct__threads() * ct__panel_width(kernel);
     const bool small_m = p->m <= kernel->block_rows || wide;
     /* A high A that is packed anyway, for few blocks of columns: from memory into the cache of its worker, rather than to L3 and back. */
+    const bool high = p->m >= (kernel->group > 1 ? 4 : 8) * kernel->block_rows;
     const bool small_n = p->n <= kernel->block_cols ||
                          (p->a_by_k && low_tiles(kernel) && p->n <= 2 * kernel->block_cols) ||
-                         (p->a_by_k && p->m >= 8 * kernel->block_rows && p->n <= 4 * kernel->block_cols);
+                         (p->a_by_k && high && p->n <= 4 * kernel->block_cols);
     p->a_by_lines = a_read_by_lines(p);
     p->a_feed = p->a_by_lines || a_readable(p) ? CT__FEED_DIRECT : (small_n ? CT__FEED_PRIVATE : CT__FEED_STAGED);
     p->b_feed = p->g->packed_b              ? CT__FEED_PACKED
