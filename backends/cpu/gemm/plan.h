@@ -1,6 +1,6 @@
-/* A plan: how one product will be computed. What is summed in which order (k blocks of `depth`) follows from shape, strides and types alone;
- * who packs and computes it, and which way round, also from the number of threads. So do all bits of a result, but for which NaN it is where
- * several meet in one sum. */
+/* A plan: how one product will be computed. What is summed in which order (k blocks of `depth`) follows from shape, strides and types alone,
+ * and so do all bits of a result, but for which NaN it is where several meet in one sum. Who packs and computes it, and which way round, follows
+ * from the number of threads, too. */
 #ifndef CT_BACKENDS_CPU_GEMM_PLAN_H
 #define CT_BACKENDS_CPU_GEMM_PLAN_H
 

@@ -23,7 +23,8 @@ enum {
     WEIGHT_BLOCK = 16,      /* input channels transformed back at a time */
     BLOCK_SUMS = 256 << 10, /* bytes of a block's sums: a part of L2 */
     APART_SUMS = 1 << 20,   /* bytes of sums that each group may have for itself, */
-    APART_BYTES = 32 << 20, /* and of all groups' */
+    APART_BYTES = 32 << 20, /* and of all groups', */
+    OWN_BYTES = 64 << 20,   /* and of the transformed tiles of all workers */
     TIME_UNIT = 64          /* nanoseconds in which the two ways are weighed */
 };
 
@@ -343,8 +344,8 @@ static void plan(const winograd_pass *p, gradient *g, bool apart) {
     for (int a = 0; a < 3; a++) plain = plain && CT_ISA_FN(ct__winograd_phases)(p, a) == 1;
     const int64_t groups = ct__ceil_div(f->tiles.count, ct__max64(1, g->depth)),
                   sum_bytes = WINOGRAD_POINTS * 4 * g->sum_point;
-    g->apart = apart && plain && ct__threads() > 1 && sum_bytes <= APART_SUMS && groups * sum_bytes <= APART_BYTES &&
-               2 * groups > ct__threads();
+    g->apart = apart && plain && ct__threads() > 1 && 2 * groups > ct__threads() && sum_bytes <= APART_SUMS &&
+               groups * sum_bytes <= APART_BYTES && ct__threads() * g->depth * bytes <= OWN_BYTES;
     if (g->apart) g->group = g->depth;
     else if (planes == 1) g->group = ct__max64(1, group / g->depth) * g->depth;
     else g->group = ct__max64(1, group / g->chunk) * g->chunk;
@@ -455,7 +456,7 @@ void CT_ISA_FN(ct__winograd_weight_pass)(const winograd_pass *p, float *weight, 
     gradient g;
     plan(p, &g, true);
     const bool weighed = g.apart;
-    const ct_weighed kind = {group_chunk, g.frame.tiles.count, WINOGRAD_POINTS * g.sum_point};
+    const ct_weighed kind = {group_chunk, g.frame.tiles.count, ct__threads() * WINOGRAD_POINTS * g.sum_point};
     const int64_t start = weighed ? ct__nanoseconds() : 0;
     if (weighed && ct__cost_is_less_plain(&kind)) plan(p, &g, false);
     g.weight = weight;
