@@ -3,14 +3,15 @@
 #include "ops/random/cpu/philox/philox.h"
 
 /* A vector of 32-bit words; the upper halves of its products with a constant, the lower ones going to *low: the even and
- * the odd lanes apart, since the instruction makes 64 bits of every second lane; and the transposed store of four vectors:
- * within each 128 bits, a 4x4 transposition, so that the k-th quadruple of words is that of lane PHILOX_LANE(k). */
+ * the odd lanes apart, since the instruction makes 64 bits of every second lane, and then joined, the even ones of one vector and the odd ones
+ * of another; and the transposed store of four vectors: within each 128 bits, a 4x4 transposition, so that the k-th quadruple of words is that
+ * of lane PHILOX_LANE(k). */
 #if defined(__AVX512F__)
 typedef __m512i philox_words;
 enum { PHILOX_LANES = 16 };
 #define PHILOX_INTEL(name) _mm512_##name
 #define PHILOX_BITS(name)  _mm512_##name##_si512
-SIMD_INLINE philox_words philox_odd_high(philox_words even, philox_words odd) {
+SIMD_INLINE philox_words philox_join(philox_words even, philox_words odd) {
     return _mm512_mask_blend_epi32(0xaaaa, even, odd);
 }
 #elif defined(__AVX2__)
@@ -18,7 +19,7 @@ typedef __m256i philox_words;
 enum { PHILOX_LANES = 8 };
 #define PHILOX_INTEL(name) _mm256_##name
 #define PHILOX_BITS(name)  _mm256_##name##_si256
-SIMD_INLINE philox_words philox_odd_high(philox_words even, philox_words odd) {
+SIMD_INLINE philox_words philox_join(philox_words even, philox_words odd) {
     return _mm256_blend_epi32(even, odd, 0xaa);
 }
 #elif defined(__SSE2__)
@@ -26,8 +27,9 @@ typedef __m128i philox_words;
 enum { PHILOX_LANES = 4 };
 #define PHILOX_INTEL(name) _mm_##name
 #define PHILOX_BITS(name)  _mm_##name##_si128
-SIMD_INLINE philox_words philox_odd_high(philox_words even, philox_words odd) {
-    return _mm_or_si128(even, _mm_and_si128(odd, _mm_set_epi32(-1, 0, -1, 0)));
+SIMD_INLINE philox_words philox_join(philox_words even, philox_words odd) {
+    const philox_words odds = _mm_set_epi32(-1, 0, -1, 0);
+    return _mm_or_si128(_mm_andnot_si128(odds, even), _mm_and_si128(odds, odd));
 }
 #else
 typedef uint32_t philox_words __attribute__((vector_size(16)));
@@ -40,9 +42,8 @@ SIMD_INLINE philox_words philox_xor(philox_words a, philox_words b) { return PHI
 SIMD_INLINE philox_words philox_multiply(philox_words a, philox_words m, philox_words *low) {
     philox_words even = PHILOX_INTEL(mul_epu32)(a, m),
                  odd = PHILOX_INTEL(mul_epu32)(PHILOX_INTEL(srli_epi64)(a, 32), m);
-    *low = philox_odd_high(PHILOX_INTEL(srli_epi64)(PHILOX_INTEL(slli_epi64)(even, 32), 32),
-                           PHILOX_INTEL(slli_epi64)(odd, 32));
-    return philox_odd_high(PHILOX_INTEL(srli_epi64)(even, 32), odd);
+    *low = philox_join(even, PHILOX_INTEL(slli_epi64)(odd, 32));
+    return philox_join(PHILOX_INTEL(srli_epi64)(even, 32), odd);
 }
 SIMD_INLINE void philox_store(uint32_t *to, philox_words a, philox_words b, philox_words c, philox_words d) {
     philox_words ab_low = PHILOX_INTEL(unpacklo_epi32)(a, b), ab_high = PHILOX_INTEL(unpackhi_epi32)(a, b);
