@@ -128,6 +128,10 @@ static channel_norm_attrs without_relu(const channel_norm_relu_attrs *a) {
     return (channel_norm_attrs){.groups = a->groups, .eps = a->eps, .channels_last = a->channels_last};
 }
 
+/* Whether relu's gradient has to be given y: behind a sum, and on the CPU, which keeps more digits of the mean than it gives and rounds y
+ * otherwise than the formula does by which it would be computed again. */
+static bool needs_y(const ct_vjp *v, int residual) { return v->in[residual] || ct_device_of(v->in[0]).type == CT_CPU; }
+
 bool channel_norm_relu_infer(ct_infer *infer) {
     const channel_norm_attrs a = without_relu(infer->attrs);
     ct_infer inner = *infer;
@@ -151,8 +155,7 @@ void channel_norm_relu_lower(ct_lower *l) {
 
 void channel_norm_relu_vjp(ct_vjp *v) {
     const channel_norm_attrs a = without_relu(v->attrs);
-    /* the CPU keeps more digits of the mean than it gives, and so would not see again where y is 0 */
-    const bool with_y = v->in[3] || ct_device_of(v->in[0]).type == CT_CPU;
+    const bool with_y = needs_y(v, 3);
     if (with_y && !ct__vjp_has(v, 0)) return;
     gradients(v, &a, true, v->in[2], with_y ? v->out[0] : NULL);
 }
@@ -265,8 +268,7 @@ void channel_norm_fixed_lower(ct_lower *l) {
 void channel_norm_fixed_vjp(ct_vjp *v) {
     const channel_norm_fixed_attrs *a = v->attrs;
     const bool channels_last = a->channels_last, of_mean = v->need[1], of_var = v->need[2];
-    /* the CPU rounds y otherwise than the formula does that relu's gradient would take it from again */
-    const bool with_y = a->relu && (v->in[5] || ct_device_of(v->in[0]).type == CT_CPU);
+    const bool with_y = a->relu && needs_y(v, 5);
     ct_tensor *in[9] = {contiguous(v->cot[0]),    NULL, NULL, v->in[0], v->in[1], v->in[2], v->in[3], v->in[4],
                         with_y ? v->out[0] : NULL};
     const channel_norm_grad_attrs attrs = {
