@@ -102,11 +102,11 @@ static int64_t usual(int64_t before, int64_t now, bool first) {
     return next < 1 ? 1 : next < most ? next : most;
 }
 
-void ct__cost_weigh(const ct_weighed *job, bool plain, int64_t nanoseconds) {
+void ct__cost_weigh(const ct_weighed *job, bool plain, int64_t time) {
     const uint64_t key = key_of_weighed(job);
     weights w = weights_of(key);
     int64_t *way = plain ? &w.plain : &w.shared;
-    *way = usual(*way, nanoseconds, w.times < 2 * IN_A_ROW);
+    *way = usual(*way, time, w.times < 2 * IN_A_ROW);
     if (++w.times == 2 * TRIED_EVERY) w.times = TRIED_EVERY;
     atomic_store_explicit(&weighed[key % ENTRIES],
                           key >> OWNER_SHIFT << OWNER_SHIFT | (uint64_t)w.times << TIMES_SHIFT |

@@ -25,6 +25,7 @@ typedef struct ct_weighed {
 } ct_weighed;
 
 bool ct__cost_is_less_plain(const ct_weighed *job);
-void ct__cost_weigh(const ct_weighed *job, bool plain, int64_t nanoseconds);
+/* time: in nanoseconds, or any unit that serves both ways; from some 16 million on all are the same. */
+void ct__cost_weigh(const ct_weighed *job, bool plain, int64_t time);
 
 #endif

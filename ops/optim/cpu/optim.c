@@ -206,10 +206,10 @@ static void do_elements(const job *j, int item, int64_t start, int64_t n, double
     else elements_f32(j, item, start, n, sums, j->largest);
 }
 
-/* Whether every slice gets enough of an item that it is worth to cut it: more than CHUNK / 8 elements, or, with sums, some chunks. */
+/* Whether every slice gets enough of an item that it is worth to cut it: an eighth of a chunk, or, with sums, some chunks. */
 static bool is_cut(const job *j, int item) {
     const int64_t whole = j->starts[item + 1] - j->starts[item] - 1;
-    return whole >= 0 && (j->sums ? whole >= 4 * j->slices : 8 * whole >= j->slices);
+    return j->sums ? whole >= 4 * j->slices : 8 * whole >= j->slices;
 }
 
 /* A slice is the same fraction of every large item, so that threads find what they have written of a gradient, and what they will read of a
@@ -231,7 +231,7 @@ static void slice_task(void *context, int64_t slice, int worker) {
         const int64_t n = item_count(j, i), unit = !cut || j->sums ? j->chunk : UNIT, units = (n + unit - 1) / unit,
                       first = cut ? units * slice / j->slices : ct__max64(from - before, 0),
                       end = cut ? units * (slice + 1) / j->slices : ct__min64(to - before, chunks);
-        if (!j->sums) do_elements(j, i, first * unit, ct__min64(n, end * unit) - first * unit, unused);
+        if (!j->sums && first < end) do_elements(j, i, first * unit, ct__min64(n, end * unit) - first * unit, unused);
         for (int64_t c = first; j->sums && c < end; c++)
             do_elements(j, i, c * unit, ct__min64(n - c * unit, unit), j->sums + 2 * (j->starts[i] + c));
         if (!cut) before += chunks;
