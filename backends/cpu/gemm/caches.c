@@ -1,6 +1,9 @@
 /* Asks the system for the caches; where it does not know, they are those of most processors: 32 KiB and 1 MiB, 8 ways each. */
 #include "backends/cpu/gemm/caches.h"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 #include <pthread.h>
 #include <unistd.h>
 
@@ -17,7 +20,21 @@ static void set(int64_t *ways, int64_t *way, long bytes, long associativity) {
     *ways = associativity, *way = each;
 }
 
+/* AMD's Zen 5, family 0x1A, and what may follow: 56 GB/s on one thread without prefetches, 49 with them. */
+static bool reads_ahead(void) {
+#if defined(__x86_64__)
+    unsigned a, b, c, d;
+    if (!__get_cpuid(0, &a, &b, &c, &d) || b != signature_AMD_ebx || c != signature_AMD_ecx || d != signature_AMD_edx)
+        return false;
+    if (!__get_cpuid(1, &a, &b, &c, &d)) return false;
+    return (a >> 8 & 0xf) + (a >> 20 & 0xff) >= 0x1a; /* the family, and beside 0xf its extension */
+#else
+    return false;
+#endif
+}
+
 static void read_caches(void) {
+    caches.reads_ahead = reads_ahead();
 #if defined(_SC_LEVEL1_DCACHE_ASSOC)
     set(&caches.l1_ways, &caches.l1_way, sysconf(_SC_LEVEL1_DCACHE_SIZE), sysconf(_SC_LEVEL1_DCACHE_ASSOC));
     set(&caches.l2_ways, &caches.l2_way, sysconf(_SC_LEVEL2_CACHE_SIZE), sysconf(_SC_LEVEL2_CACHE_ASSOC));

@@ -5,6 +5,7 @@
 
 #include <math.h>
 
+#include "backends/cpu/gemm/caches.h"
 #include "backends/cpu/kernel.h"
 #include "core/dtype.h"
 

@@ -28,7 +28,7 @@
 #define FOLD_PAIR(p, k) FOLD_STEP(FOLD_LOAD((p) + 2 * (k)*L), FOLD_LOAD((p) + (2 * (k) + 1) * L))
 #define FOLD_EIGHT(a, p)                         \
     do {                                         \
-        PREFETCH(p, 8 * L);                      \
+        if (prefetch) PREFETCH(p, 8 * L);        \
         a##0 = FOLD_STEP(a##0, FOLD_PAIR(p, 0)); \
         a##1 = FOLD_STEP(a##1, FOLD_PAIR(p, 1)); \
         a##2 = FOLD_STEP(a##2, FOLD_PAIR(p, 2)); \
@@ -46,7 +46,7 @@ static inline FOLD_S FOLD_FN(_rest)(FOLD_V v, const FOLD_T *x, int64_t i, int64_
     return FOLD_LANE(v);
 }
 
-static inline void FOLD_FN(_run)(FOLD_ACC *acc, const FOLD_T *x /* (n) */, int64_t n) {
+static inline void FOLD_FN(_run)(FOLD_ACC *acc, const FOLD_T *x /* (n) */, int64_t n, bool prefetch) {
     enum { L = LANES(FOLD_D) };
     if (n <= FOLD_SCALAR_ROW) {
         for (int64_t i = 0; i < n; i++) FOLD_TAKE(*acc, FOLD_DO(_value)(x[i]));
@@ -76,7 +76,7 @@ static inline void FOLD_FN(_run)(FOLD_ACC *acc, const FOLD_T *x /* (n) */, int64
 /* Two runs at once, each as _run folds it. */
 static inline void FOLD_FN(_runs)(FOLD_ACC *acc, const FOLD_T *x /* (n) */, FOLD_ACC *other, const FOLD_T *y /* (n) */,
                                   int64_t n) {
-    enum { L = LANES(FOLD_D) };
+    enum { L = LANES(FOLD_D), prefetch = true };
     while (n >= 16 * L) {
         const int64_t m = n < FOLD_BLOCK ? n : FOLD_BLOCK;
         int64_t i = 8 * L;
@@ -92,8 +92,8 @@ static inline void FOLD_FN(_runs)(FOLD_ACC *acc, const FOLD_T *x /* (n) */, FOLD
         n -= m, x += m, y += m;
     }
     if (n == 0) return;
-    FOLD_FN(_run)(acc, x, n);
-    FOLD_FN(_run)(other, y, n);
+    FOLD_FN(_run)(acc, x, n, prefetch);
+    FOLD_FN(_run)(other, y, n, prefetch);
 }
 
 /* A long row by its halves, shorter ones in twos, which changes no result of theirs. */
@@ -101,8 +101,9 @@ static void FOLD_FN(_rows)(void *acc, const void *x, int64_t rows, int64_t step,
     (void)base;
     FOLD_ACC *to = acc;
     const FOLD_T *from = x;
-    const int64_t half = TWO_RUNS ? n / (2 * FOLD_BLOCK) * FOLD_BLOCK : 0;
-    const bool in_twos = TWO_RUNS && !half && n * (int64_t)sizeof *from >= 4096;
+    const bool prefetch = !ct__caches()->reads_ahead, two_runs = TWO_RUNS && prefetch;
+    const int64_t half = two_runs ? n / (2 * FOLD_BLOCK) * FOLD_BLOCK : 0;
+    const bool in_twos = two_runs && !half && n * (int64_t)sizeof *from >= 4096;
     for (int64_t i = 0; i < rows; i++) {
         const FOLD_T *row = from + i * step;
         if (in_twos && i + 1 < rows) {
@@ -110,26 +111,51 @@ static void FOLD_FN(_rows)(void *acc, const void *x, int64_t rows, int64_t step,
             i++;
         } else {
             if (half) FOLD_FN(_runs)(&to[i], row, &to[i], row + half, half);
-            FOLD_FN(_run)(&to[i], row + 2 * half, n - 2 * half);
+            FOLD_FN(_run)(&to[i], row + 2 * half, n - 2 * half, prefetch);
         }
     }
 }
 
-/* level[j] = level[j] op (rows of x folded in pairs); level is only written when first. */
+/* Four vectors of columns: of two rows; all of a with all of b; and into level. */
+#define FOLD_TWO(a, p, q)                                                                                          \
+    FOLD_V a##0 = FOLD_STEP(FOLD_LOAD(p), FOLD_LOAD(q)), a##1 = FOLD_STEP(FOLD_LOAD((p) + L), FOLD_LOAD((q) + L)), \
+           a##2 = FOLD_STEP(FOLD_LOAD((p) + 2 * L), FOLD_LOAD((q) + 2 * L)),                                       \
+           a##3 = FOLD_STEP(FOLD_LOAD((p) + 3 * L), FOLD_LOAD((q) + 3 * L))
+#define FOLD_ALL(a, b)                                              \
+    do {                                                            \
+        a##0 = FOLD_STEP(a##0, b##0), a##1 = FOLD_STEP(a##1, b##1); \
+        a##2 = FOLD_STEP(a##2, b##2), a##3 = FOLD_STEP(a##3, b##3); \
+    } while (0)
+#define FOLD_LEVEL(p, a) FOLD_DO(_put)(p, first ? a : FOLD_STEP(FOLD_DO(_get)(p), a))
+
+/* level[j] = level[j] op (rows of x folded in pairs); level is only written when first. Of each row four vectors at a time: many streams of
+ * single lines come from memory at half the rate of one. */
 static inline void FOLD_FN(_eight)(FOLD_S *level /* (n) */, const FOLD_T *x /* (8, n) */, int64_t n, int64_t step,
-                                   bool first) {
+                                   bool first, bool prefetch) {
     enum { L = LANES(FOLD_D) };
     const FOLD_T *x1 = x + step, *x2 = x + 2 * step, *x3 = x + 3 * step, *x4 = x + 4 * step, *x5 = x + 5 * step,
                  *x6 = x + 6 * step, *x7 = x + 7 * step;
-    for (int64_t j = 0; j + L <= n; j += L) {
-        for (int i = 8; i < 16; i++) __builtin_prefetch(x + i * step + j, 0, 2); /* the eight rows after these */
+    int64_t j = 0;
+    for (; j + 4 * L <= n; j += 4 * L) {
+        if (prefetch) /* the eight rows after these */
+            for (int i = 8; i < 16; i++)
+                for (int k = 0; k < 4 * L; k += 64 / (int)sizeof *x) __builtin_prefetch(x + i * step + j + k, 0, 2);
+        FOLD_TWO(a, x + j, x1 + j);
+        FOLD_TWO(b, x2 + j, x3 + j);
+        FOLD_ALL(a, b);
+        FOLD_TWO(c, x4 + j, x5 + j);
+        FOLD_TWO(d, x6 + j, x7 + j);
+        FOLD_ALL(c, d);
+        FOLD_ALL(a, c);
+        FOLD_LEVEL(level + j, a0), FOLD_LEVEL(level + j + L, a1);
+        FOLD_LEVEL(level + j + 2 * L, a2), FOLD_LEVEL(level + j + 3 * L, a3);
+    }
+    for (; j + L <= n; j += L) {
         FOLD_V a =
             FOLD_STEP(FOLD_STEP(FOLD_LOAD(x + j), FOLD_LOAD(x1 + j)), FOLD_STEP(FOLD_LOAD(x2 + j), FOLD_LOAD(x3 + j)));
         FOLD_V b =
             FOLD_STEP(FOLD_STEP(FOLD_LOAD(x4 + j), FOLD_LOAD(x5 + j)), FOLD_STEP(FOLD_LOAD(x6 + j), FOLD_LOAD(x7 + j)));
-        a = FOLD_STEP(a, b);
-        if (!first) a = FOLD_STEP(FOLD_DO(_get)(level + j), a);
-        FOLD_DO(_put)(level + j, a);
+        FOLD_LEVEL(level + j, FOLD_STEP(a, b));
     }
 }
 
@@ -149,10 +175,11 @@ static void FOLD_FN(_columns)(void *acc, const void *from, int64_t n, int64_t ro
     const FOLD_T *x = from; /* (rows, n) */
     FOLD_S level[CT_REDUCE_COLUMNS];
     const int64_t whole = n - n % L;
+    const bool prefetch = !ct__caches()->reads_ahead;
     for (int64_t m; rows > 0; rows -= m, x += m * step) {
         m = rows < GROUP ? rows : GROUP;
         int64_t i = 0;
-        for (; i + 8 <= m; i += 8) FOLD_FN(_eight)(level, x + i * step, whole, step, i == 0);
+        for (; i + 8 <= m; i += 8) FOLD_FN(_eight)(level, x + i * step, whole, step, i == 0, prefetch);
         for (; i < m; i++) FOLD_FN(_one)(level, x + i * step, whole, i == 0);
         if (whole < n) {
             FOLD_V tail = FOLD_SHORT(x + whole, (int)(n - whole));
@@ -180,3 +207,6 @@ static void FOLD_FN(_columns)(void *acc, const void *from, int64_t n, int64_t ro
 #undef FOLD_EIGHT
 #undef FOLD_FIRST
 #undef FOLD_JOIN
+#undef FOLD_TWO
+#undef FOLD_ALL
+#undef FOLD_LEVEL
