@@ -32,7 +32,7 @@ if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
         "$<$<NOT:$<CONFIG:Debug>>:-fno-peel-loops;-falign-loops=1;-falign-jumps=1;-falign-labels=1;-falign-functions=16>")
     # Here the short loops are the ends of vectorized ones, which gcc would write out up to fifteen times.
     set_source_files_properties(
-        ops/random/cpu/random.c ops/random/cpu/randperm.c ops/random/cpu/truncated.c ops/index/cpu/scatter_add.c
+        ops/random/cpu/random.c ops/random/cpu/truncated.c ops/index/cpu/scatter_add.c
         ops/reduce/cpu/norm.c ops/matmul/cpu/matmul.c ops/view/cpu/strided.c ops/pad/cpu/pad_constant.c
         backends/cpu/gemm/kernel_finish.c backends/cpu/gemm/kernel_pack.c
         PROPERTIES COMPILE_OPTIONS "$<$<NOT:$<CONFIG:Debug>>:-fno-peel-loops>")
@@ -61,7 +61,7 @@ endif()
 # Kernels that wait for memory, for one another or for branches: vectors of 512 bits bring them nothing, so that level has those of AVX2.
 set(ct_narrow_sources
     ops/index/cpu/scatter.c ops/index/cpu/scatter_add.c ops/index/cpu/gather.c ops/index/cpu/mask.c ops/sort/cpu/bins.c ops/sort/cpu/sort.c
-    ops/loss/cpu/ctc.c ops/random/cpu/multinomial.c ops/random/cpu/randperm.c ops/random/cpu/truncated.c ops/reduce/cpu/truth.c
+    ops/loss/cpu/ctc.c ops/random/cpu/multinomial.c ops/random/cpu/truncated.c ops/reduce/cpu/truth.c
     ops/reduce/cpu/prod.c ops/scan/cpu/scan.c)
 set(ct_narrow_names "")
 foreach(source ${ct_narrow_sources})

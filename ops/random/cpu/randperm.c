@@ -14,7 +14,11 @@ enum {
     CHUNK = 16 * 1024,
     MOST_CHUNKS = 256,
     BUCKET_BITS = 10, /* a bucket has about so many elements, as a power of two, */
-    MOST_BITS = 11,   /* unless there were more buckets than this power of two */
+    MOST_BITS = 11,   /* unless there were more buckets than this power of two, */
+    FULL_BITS = 15,   /* but never more elements than this power of two: what is counted in a bucket has 16 bits */
+    CELLS_EACH =
+        1, /* as a power of two: cells for each element of a bucket, so that there is seldom more than one in a cell */
+    LEAST_CELL_BITS = 2,
     MOST_CELL_BITS = 16,
 };
 
@@ -31,26 +35,26 @@ typedef struct permutation {
     entry *ordered;      /* (n) */
     uint32_t *keys;      /* (n), in the memory of `ordered`, until they are moved */
     uint32_t *next;      /* (chunks, buckets): how many; then where the next goes; at last where they end */
-    uint32_t *cells;     /* (workers, cells) */
+    uint16_t *cells;     /* (workers, cells) */
 } permutation;
 
 static int64_t buckets_of(const permutation *p) { return (int64_t)1 << p->bits; }
 static int64_t cells_of(const permutation *p) { return (int64_t)1 << p->cell_bits; }
 
 static permutation permutation_of(const ct_call *call) {
-    permutation p = {.at = call->random, .y = call->out[0], .n = call->out[0]->dims[0]};
+    permutation p = {.at = call->random, .y = call->out[0], .n = call->out[0]->dims[0], .cell_bits = LEAST_CELL_BITS};
     p.chunk = ct__max64(ct__grain(CHUNK), (p.n + MOST_CHUNKS - 1) / MOST_CHUNKS);
     p.chunks = (p.n + p.chunk - 1) / p.chunk;
-    while (p.bits < MOST_BITS && p.n >> p.bits > 1 << BUCKET_BITS) p.bits++;
-    while (p.cell_bits < MOST_CELL_BITS && p.n >> p.bits > cells_of(&p)) p.cell_bits++;
+    while (p.n >> p.bits > 1 << (p.bits < MOST_BITS ? BUCKET_BITS : FULL_BITS)) p.bits++;
+    while (p.cell_bits < MOST_CELL_BITS && p.n >> p.bits << CELLS_EACH > cells_of(&p)) p.cell_bits++;
     p.in_y = p.y->dtype == CT_I64 && p.y->strides[0] == 1;
     return p;
 }
 
 static size_t randperm_scratch(const ct_call *call) {
     const permutation p = permutation_of(call);
-    return (p.in_y ? 1 : 2) * (size_t)p.n * sizeof(entry) +
-           (size_t)(p.chunks * buckets_of(&p) + ct__threads() * cells_of(&p)) * sizeof(uint32_t);
+    return (p.in_y ? 1 : 2) * (size_t)p.n * sizeof(entry) + (size_t)(p.chunks * buckets_of(&p)) * sizeof *p.next +
+           (size_t)(ct__threads() * cells_of(&p)) * sizeof *p.cells;
 }
 
 /* Bits `from` to `from + count - 1` of a key, its uppermost being bit 0. */
@@ -81,21 +85,26 @@ static void make_keys(void *ctx, int64_t chunk, int worker) {
 
 /* From how many elements each chunk has of each bucket to where they go: by buckets, and within one by chunks. */
 static void sum_up(const permutation *p) {
+    enum { SOME = 1024 };
     const int64_t buckets = buckets_of(p);
-    uint32_t start[1 << MOST_BITS] = {0}, sum = 0;
-    for (int64_t c = 0; c < p->chunks; c++)
-        for (int64_t b = 0; b < buckets; b++) start[b] += p->next[c * buckets + b];
-    for (int64_t b = 0; b < buckets; b++) {
-        const uint32_t count = start[b];
-        start[b] = sum;
-        sum += count;
-    }
-    for (int64_t c = 0; c < p->chunks; c++)
-        for (int64_t b = 0; b < buckets; b++) {
-            const uint32_t count = p->next[c * buckets + b];
-            p->next[c * buckets + b] = start[b];
-            start[b] += count;
+    uint32_t sum = 0;
+    for (int64_t first = 0; first < buckets; first += SOME) {
+        const int64_t end = ct__min64(first + SOME, buckets);
+        uint32_t start[SOME] = {0};
+        for (int64_t c = 0; c < p->chunks; c++)
+            for (int64_t b = first; b < end; b++) start[b - first] += p->next[c * buckets + b];
+        for (int64_t b = first; b < end; b++) {
+            const uint32_t count = start[b - first];
+            start[b - first] = sum;
+            sum += count;
         }
+        for (int64_t c = 0; c < p->chunks; c++)
+            for (int64_t b = first; b < end; b++) {
+                const uint32_t count = p->next[c * buckets + b];
+                p->next[c * buckets + b] = start[b - first];
+                start[b - first] += count;
+            }
+    }
 }
 
 static void move_keys(void *ctx, int64_t chunk, int worker) {
@@ -147,6 +156,20 @@ static bool has_equal(const entry *e, int64_t n) {
     return equal;
 }
 
+/* From how many entries there are in each cell to where its first goes; n is a multiple of four. Four counts are a word: times 1 in each place it
+ * has their sums. Compilers make one load and one store of it. */
+static void start_cells(uint16_t *cells /* (n) */, int64_t n) {
+    const uint64_t ones = 0x0001000100010001u;
+    uint64_t before = 0;
+    for (uint16_t *c = cells; c < cells + n; c += 4) {
+        const uint64_t counts = c[0] | (uint64_t)c[1] << 16 | (uint64_t)c[2] << 32 | (uint64_t)c[3] << 48;
+        const uint64_t sums = counts * ones, starts = before * ones + (sums << 16);
+        c[0] = (uint16_t)starts, c[1] = (uint16_t)(starts >> 16);
+        c[2] = (uint16_t)(starts >> 32), c[3] = (uint16_t)(starts >> 48);
+        before += sums >> 48;
+    }
+}
+
 static void order_bucket(void *ctx, int64_t bucket, int worker) {
     const permutation *p = ctx;
     const int bits = p->bits, cell_bits = p->cell_bits;
@@ -155,19 +178,19 @@ static void order_bucket(void *ctx, int64_t bucket, int worker) {
     const int64_t start = bucket ? ends[bucket - 1] : 0, count = ends[bucket] - start;
     const entry *from = p->moved + start;
     entry *to = p->ordered + start;
-    uint32_t *cells = p->cells + worker * n_cells, sum = 0;
-    memset(cells, 0, (size_t)n_cells * sizeof *cells);
+    uint16_t *cells = p->cells + worker * n_cells;
     if (count == 0) return;
-    for (int64_t i = 0; i < count; i++) {
-        cells[digit((uint32_t)(from[i] >> 32), bits, cell_bits)]++;
-        __builtin_prefetch(to + i, 1); /* soon written in random order */
+    memset(cells, 0, (size_t)n_cells * sizeof *cells);
+    if (count <= UINT16_MAX) {
+        for (int64_t i = 0; i < count; i++) {
+            cells[digit((uint32_t)(from[i] >> 32), bits, cell_bits)]++;
+            __builtin_prefetch(to + i, 1); /* soon written in random order */
+        }
+        start_cells(cells, n_cells);
+        for (int64_t i = 0; i < count; i++) to[cells[digit((uint32_t)(from[i] >> 32), bits, cell_bits)]++] = from[i];
+    } else {
+        memcpy(to, from, (size_t)count * sizeof *to); /* more than twice as many as fall into a bucket: hardly ever */
     }
-    for (int64_t c = 0; c < n_cells; c++) {
-        const uint32_t in_cell = cells[c];
-        cells[c] = sum;
-        sum += in_cell;
-    }
-    for (int64_t i = 0; i < count; i++) to[cells[digit((uint32_t)(from[i] >> 32), bits, cell_bits)]++] = from[i];
     insertion_sort(to, count);
     if (has_equal(to, count)) settle_equal(p->at, to, count);
     const int64_t step = p->y->strides[0];
@@ -190,7 +213,7 @@ static bool run_randperm(const ct_call *call, ct_stream *stream) {
     p.ordered = p.in_y ? CT_AT(entry, p.y) : p.moved + p.n;
     p.keys = (uint32_t *)(void *)p.ordered;
     p.next = (uint32_t *)(void *)(p.moved + (p.in_y ? 1 : 2) * p.n);
-    p.cells = p.next + p.chunks * buckets_of(&p);
+    p.cells = (uint16_t *)(void *)(p.next + p.chunks * buckets_of(&p));
     ct__parallel(p.chunks, make_keys, &p);
     sum_up(&p);
     ct__parallel(p.chunks, move_keys, &p);
