@@ -9,7 +9,6 @@
 #include "core/dtype.h"
 #include "core/error.h"
 #include "core/number.h"
-#include "gen/ops_decl.h"
 
 _Atomic int64_t ct__leaf_hooks;
 static _Atomic uint64_t next_sequence = 1;
@@ -100,13 +99,6 @@ static bool is_listed(const ct_tensor *x, ct_tensor *const *list, int n) {
     return false;
 }
 
-/* Ops that apply an activation read its result for the derivative; without one the result need not be kept. */
-static bool reads_result(const ct_op *op, const void *attrs) {
-    if (op == &ct__op_linear_fused) return ((const linear_fused_attrs *)attrs)->activation != CT_ACT_NONE;
-    if (op == &ct__op_conv_fused) return ((const conv_fused_attrs *)attrs)->activation != CT_ACT_NONE;
-    return true;
-}
-
 CT__HOT bool ct__record(const ct_op *op, ct_tensor *const *in, int n_in, const void *attrs, ct_tensor *const *out,
                         int n_out, const uint32_t *versions) {
     bool elementwise = op->flags & CT_OP_ELEMENTWISE;
@@ -138,7 +130,11 @@ CT__HOT bool ct__record(const ct_op *op, ct_tensor *const *in, int n_in, const v
             saves.out |= op->saves_for[i].out;
         }
     }
-    if (saves.out && !reads_result(op, attrs)) saves.out = 0;
+    if (op->saves_less) {
+        ct_saving saving = {op, attrs, n_in, n_out, in, out, node->device, saves};
+        op->saves_less(&saving);
+        saves = (ct_saves){saves.in & saving.saves.in, saves.out & saving.saves.out};
+    }
     if ((op->flags & CT_OP_RECOMPUTE) && saves.out && out[0] && ct__dtype_is_half(out[0]->view.dtype) &&
         !(elementwise && is_listed(out[0], in, n_in)))
         saves = (ct_saves){~(uint64_t)0, 0};

@@ -277,6 +277,38 @@ TEST(gradients_behind_relu_are_given_one_by_one) {
     }
 }
 
+/* The bias says nothing of relu's gradient that the result does not, and without relu the result nothing at all. */
+TEST(what_the_gradient_of_a_norm_does_not_read_may_change_in_place) {
+    for (int i = 0; i < 4; i++) {
+        const bool training = i & 1, relu = i & 2;
+        ct_tensor *x = ct_set_requires_grad(ct_randn(CT_DIMS(3, 5, 7)), true), *bias = ct_randn(CT_DIMS(5)),
+                  *g = ct_randn(CT_DIMS(3, 5, 7)), *mean = ct_randn(CT_DIMS(5)),
+                  *var = ct_add_s(ct_rand(CT_DIMS(5)), 0.5), *y[2], *dx[2];
+        for (int k = 0; k < 2; k++)
+            y[k] = ct_batch_norm(x, .running_mean = mean, .running_var = var, .bias = bias, .momentum = CT_SET(0),
+                                 .training = training, .relu = relu);
+        ct_no_grad {
+            ct_fill(bias, 100);
+            if (!relu) ct_fill(y[1], 7);
+        }
+        for (int k = 0; k < 2; k++) REQUIRE(ct_grad(&y[k], 1, &g, &x, 1, &dx[k], 0));
+        CHECK(harness_same_bits(dx[0], dx[1]));
+        ct_tensor *masked = relu ? ct_mul(g, ct_cast(ct_gt_s(y[0], 0), CT_F32)) : g;
+        ct_tensor *plain =
+            ct_batch_norm(x, .running_mean = mean, .running_var = var, .momentum = CT_SET(0), .training = training);
+        REQUIRE(ct_grad(&plain, 1, &masked, &x, 1, &dx[1], 0));
+        CHECK_NEAR(ct_item(ct_amax(ct_abs(ct_sub(dx[0], dx[1])))), 0, 1e-5);
+    }
+    ct_tensor *x = ct_set_requires_grad(ct_randn(CT_DIMS(3, 5, 7)), true);
+    ct_tensor *y = ct_batch_norm(x, .training = true, .relu = true), *sum = ct_sum(y);
+    ct_no_grad {
+        ct_fill(y, 7);
+    }
+    CHECK(!ct_backward(sum));
+    CHECK(ct_error_code() == CT_ERR_GRAD);
+    ct_error_clear();
+}
+
 TEST(half_activations_stay_half_beside_parameters_in_f32) {
     ct_tensor *x = ct_set_requires_grad(ct_randn(CT_DIMS(8, 3, 5), .dtype = CT_BF16), true),
               *w = ct_set_requires_grad(ct_full(CT_DIMS(3), 1.5), true), *mean = ct_zeros(CT_DIMS(3));

@@ -200,6 +200,52 @@ TEST(without_kernel_and_lowering_the_error_names_what_was_tried) {
     ct_error_clear();
 }
 
+/* Of one row it needs nothing; what it says of more than the table does not count. */
+static void pass_on(ct_vjp *v) { v->grad[0] = ct_dim(v->in[0], 0) == 1 ? v->cot[0] : ct_mul(v->cot[0], v->in[0]); }
+static void save_rows(ct_saving *s) {
+    if (ct_dim(s->in[0], 0) == 1) s->saves.in = 0;
+    s->saves.out = ~(uint64_t)0;
+}
+static ct_op_slot saver_slot;
+static const ct_op saver = {.size = sizeof(ct_op),
+                            .name = "test_saver",
+                            .doc = "Its derivative is given, whatever it is.",
+                            .inputs = one_input,
+                            .outputs = one_output,
+                            .saves_in = 1,
+                            .infer = cube_infer,
+                            .vjp = pass_on,
+                            .lower = cube_lower,
+                            .slot = &saver_slot,
+                            .saves_less = save_rows};
+
+TEST(an_op_may_save_less_of_some_calls_and_never_more) {
+    REQUIRE(ct_op_register(&saver));
+    for (int rows = 1; rows <= 2; rows++) {
+        ct_tensor *leaf = ct_set_requires_grad(ct_full(CT_DIMS(rows), 3), true), *x = ct_neg(leaf), *y = NULL;
+        REQUIRE(ct_apply(&saver, &x, 1, NULL, &y, 1));
+        ct_tensor *sum = ct_sum(y);
+        ct_no_grad {
+            ct_fill(y, 7);
+        }
+        if (rows == 1) {
+            ct_no_grad {
+                ct_fill(x, 7);
+            }
+        }
+        CHECK(ct_backward(sum));
+        CHECK_NEAR(harness_at(ct_grad_of(leaf), 0), rows == 1 ? -1 : 3, 0);
+    }
+    ct_tensor *leaf = ct_set_requires_grad(ct_full(CT_DIMS(2), 3), true), *x = ct_neg(leaf), *y = NULL;
+    REQUIRE(ct_apply(&saver, &x, 1, NULL, &y, 1));
+    ct_no_grad {
+        ct_fill(x, 7);
+    }
+    CHECK(!ct_backward(ct_sum(y)));
+    CHECK_ERROR(CT_ERR_GRAD, "test_saver: argument x was changed in place after the op ran, and its gradient needs the "
+                             "old values; clone it first, or change it out of place");
+}
+
 /* ---- The dispatch log ---- */
 
 TEST(the_dispatch_log_has_a_line_a_call_with_shapes_and_kernel) {

@@ -158,6 +158,18 @@ typedef struct ct_saves {
     uint64_t in, out;
 } ct_saves;
 
+/* What saves_less sees: a call that has run and is about to be recorded, and what is to be saved of it for vjp. It takes away what the vjp
+ * of this very call will not read; that tensor may then be changed in place, or let go. */
+typedef struct ct_saving {
+    const ct_op *op;
+    const void *attrs;
+    int n_in, n_out;
+    ct_tensor *const *in;  /* NULL where an optional one is skipped */
+    ct_tensor *const *out; /* likewise */
+    ct_device device;      /* that its inputs are on */
+    ct_saves saves;
+} ct_saving;
+
 struct ct_op {
     uint32_t size; /* sizeof(ct_op), as the one who fills it knows it */
     const char *name;
@@ -178,6 +190,7 @@ struct ct_op {
     ct_op_slot *slot;
     void *context; /* of an op that a program registers, for its infer, vjp and lower: theirs is call->op->context */
     bool (*hand_on)(ct_handing *handing); /* of an op that has a lowering: see above */
+    void (*saves_less)(ct_saving *saving); /* of an op whose calls do not all need what is saved: see above */
 };
 
 /* Raises an error for the op being inferred. The texts, "f32[2,3]" of a view or tensor and "[2,3]" of a list, are for messages: each is

@@ -186,6 +186,10 @@ void conv_vjp(ct_vjp *v) {
     CONV_VJP(attrs);
 }
 
+void conv_fused_saves_less(ct_saving *s) {
+    if (((const conv_fused_attrs *)s->attrs)->activation == CT_ACT_NONE) s->saves.out = 0;
+}
+
 void conv_fused_vjp(ct_vjp *v) {
     const conv_fused_attrs *attrs = v->attrs;
     ct_tensor *y = v->out[0], *g = v->cot[0];

@@ -130,7 +130,15 @@ static channel_norm_attrs without_relu(const channel_norm_relu_attrs *a) {
 
 /* Whether relu's gradient has to be given y: behind a sum, and on the CPU, which keeps more digits of the mean than it gives and rounds y
  * otherwise than the formula does by which it would be computed again. */
-static bool needs_y(const ct_vjp *v, int residual) { return v->in[residual] || ct_device_of(v->in[0]).type == CT_CPU; }
+static bool needs_y(const ct_tensor *residual, ct_device device) { return residual || device.type == CT_CPU; }
+
+/* y, or what it is computed again from. */
+static void save_for_relu(ct_saving *s, int bias, int residual) {
+    if (needs_y(s->in[residual], s->device)) s->saves.in &= ~(1ull << bias);
+    else s->saves.out &= ~1ull;
+}
+
+void channel_norm_relu_saves_less(ct_saving *s) { save_for_relu(s, 2, 3); }
 
 bool channel_norm_relu_infer(ct_infer *infer) {
     const channel_norm_attrs a = without_relu(infer->attrs);
@@ -155,9 +163,9 @@ void channel_norm_relu_lower(ct_lower *l) {
 
 void channel_norm_relu_vjp(ct_vjp *v) {
     const channel_norm_attrs a = without_relu(v->attrs);
-    const bool with_y = needs_y(v, 3);
+    const bool with_y = needs_y(v->in[3], v->device);
     if (with_y && !ct__vjp_has(v, 0)) return;
-    gradients(v, &a, true, v->in[2], with_y ? v->out[0] : NULL);
+    gradients(v, &a, true, with_y ? NULL : v->in[2], with_y ? v->out[0] : NULL);
 }
 
 /* ---- Gradients ---- */
@@ -263,13 +271,25 @@ void channel_norm_fixed_lower(ct_lower *l) {
     l->out[0] = a->relu ? ct_relu(y) : y;
 }
 
+void channel_norm_fixed_saves_less(ct_saving *s) {
+    if (((const channel_norm_fixed_attrs *)s->attrs)->relu) save_for_relu(s, 4, 5);
+    else s->saves.in &= ~(1ull << 4), s->saves.out = 0;
+}
+
 /* Those for mean and var, which nobody wants of running statistics, follow from the others': of mean it is -sum(dx), of var
  * -sum(g weight (x - mean)) / 2 / sqrt(var + eps)^3. */
 void channel_norm_fixed_vjp(ct_vjp *v) {
     const channel_norm_fixed_attrs *a = v->attrs;
     const bool channels_last = a->channels_last, of_mean = v->need[1], of_var = v->need[2];
-    const bool with_y = a->relu && needs_y(v, 5);
-    ct_tensor *in[9] = {contiguous(v->cot[0]),    NULL, NULL, v->in[0], v->in[1], v->in[2], v->in[3], v->in[4],
+    const bool with_y = a->relu && needs_y(v->in[5], v->device);
+    ct_tensor *in[9] = {contiguous(v->cot[0]),
+                        NULL,
+                        NULL,
+                        v->in[0],
+                        v->in[1],
+                        v->in[2],
+                        v->in[3],
+                        a->relu && !with_y ? v->in[4] : NULL,
                         with_y ? v->out[0] : NULL};
     const channel_norm_grad_attrs attrs = {
         .eps = a->eps, .relu = a->relu, .fixed = true, .channels_last = channels_last};

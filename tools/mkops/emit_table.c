@@ -78,6 +78,7 @@ void emit_decl(const library *lib, const char *out) {
         if (op->has_vjp) put(&t, "void %s_vjp(ct_vjp *v);\n", op->name);
         if (op->has_lower) put(&t, "void %s_lower(ct_lower *l);\n", op->name);
         if (op->has_hand_on) put(&t, "bool %s_hand_on(ct_handing *h);\n", op->name);
+        if (op->has_saves_less) put(&t, "void %s_saves_less(ct_saving *s);\n", op->name);
         if (op->internal && !op->of) {
             emit_options(&t, op);
             put(&t, "%s;\n", c_prototype(op));
@@ -216,6 +217,7 @@ static void emit_op(text *t, arg_lists *known, const op_def *op) {
     if (op->has_vjp) put(t, "    .vjp = %s_vjp,\n", name);
     if (op->has_lower) put(t, "    .lower = %s_lower,\n", name);
     if (op->has_hand_on) put(t, "    .hand_on = %s_hand_on,\n", name);
+    if (op->has_saves_less) put(t, "    .saves_less = %s_saves_less,\n", name);
     put(t, "    .samples =");
     for (const char *s = op->samples.s ? op->samples.s : ""; *s;) {
         size_t n = strcspn(s, "\n");

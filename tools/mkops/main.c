@@ -133,6 +133,8 @@ static void check_ops(const library *lib) {
         int enough = op->enough >= 0 ? op->enough : 6;
         if (op->has_hand_on && !op->has_lower)
             fail_at(op->file, op->line, "%s: hand_on without lower, for the calls that it does not take", op->name);
+        if (op->has_saves_less && !op->has_vjp)
+            fail_at(op->file, op->line, "%s: saves_less without vjp, for which alone something is saved", op->name);
         if (!op->has_infer && !op->has_lower)
             fail_at(op->file, op->line,
                     "op %s has neither infer nor lower: say which of infer, vjp and lower ops/%s/ defines for it",

@@ -99,7 +99,7 @@ typedef struct op_def {
     unsigned long long *reads_in, *reads_out; /* by argument: the inputs and outputs that its own gradient reads */
     text samples;
     int n_samples, enough; /* enough: given by `samples N`, else -1 */
-    bool has_infer, has_vjp, has_lower, has_hand_on;
+    bool has_infer, has_vjp, has_lower, has_hand_on, has_saves_less;
     /* elementwise */
     bool elementwise, bool_result;
     class_def class;

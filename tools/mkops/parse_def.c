@@ -316,7 +316,7 @@ static void parse_clause(cursor *c, op_def *op) {
                  {"moves", &op->moves},         {"narrow", &op->narrow},       {"wide", &op->wide},
                  {"recompute", &op->recompute}, {"transfers", &op->transfers}, {"infer", &op->has_infer},
                  {"vjp", &op->has_vjp},         {"lower", &op->has_lower},     {"hand_on", &op->has_hand_on},
-                 {"waits", &op->waits},         {"partial", &op->partial}};
+                 {"waits", &op->waits},         {"partial", &op->partial},     {"saves_less", &op->has_saves_less}};
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
         if (at_text(c, flags[i].word)) {
             *flags[i].flag = true;
