@@ -189,7 +189,7 @@ struct ct_op {
     const char *samples; /* inputs worth testing, a line each; see docs/howto-op.md */
     ct_op_slot *slot;
     void *context; /* of an op that a program registers, for its infer, vjp and lower: theirs is call->op->context */
-    bool (*hand_on)(ct_handing *handing); /* of an op that has a lowering: see above */
+    bool (*hand_on)(ct_handing *handing);  /* of an op that has a lowering: see above */
     void (*saves_less)(ct_saving *saving); /* of an op whose calls do not all need what is saved: see above */
 };
 
