@@ -1,7 +1,7 @@
 /* randperm: the order of n random 64-bit keys, which are spread evenly over their range: a bucket sort in three jobs. Fixed chunks of
  * elements make their keys and count them by the upper bits; each chunk moves its own to the places that the buckets of those bits have for
- * it; each bucket, small enough for L1, is ordered on its own by a counting sort of about as many of the bits below as tell its elements
- * apart, then an insertion sort by what is left of the key and, should all 64 bits be equal, by place. The result is a function of the
+ * it; each bucket, small enough for L1, is ordered on its own by a counting sort of the bits below, of one more than there are to number its
+ * elements, then an insertion sort by what is left of the key and, should all 64 bits be equal, by place. The result is a function of the
  * keys alone. */
 #include <string.h>
 
@@ -16,8 +16,7 @@ enum {
     BUCKET_BITS = 10, /* a bucket has about so many elements, as a power of two, */
     MOST_BITS = 11,   /* unless there were more buckets than this power of two, */
     FULL_BITS = 15,   /* but never more elements than this power of two: what is counted in a bucket has 16 bits */
-    CELLS_EACH =
-        1, /* as a power of two: cells for each element of a bucket, so that there is seldom more than one in a cell */
+    CELLS_EACH = 1,   /* as a power of two: cells for each element of a bucket, few of which get more than one */
     LEAST_CELL_BITS = 2,
     MOST_CELL_BITS = 16,
 };
