@@ -158,12 +158,13 @@ int64_t ct__view_count(const ct_view *view) {
 
 bool ct__view_is_dense(const ct_view *view) {
     int64_t expected = 1;
+    bool dense = true;
     for (int i = view->ndim - 1; i >= 0; i--) {
-        if (view->dims[i] == 0) return true;
-        if (view->dims[i] != 1 && view->strides[i] != expected) return false;
+        if (view->dims[i] == 0) return true; /* no element lies anywhere else */
+        if (view->dims[i] != 1 && view->strides[i] != expected) dense = false;
         expected *= view->dims[i];
     }
-    return true;
+    return dense;
 }
 
 void ct__view_dense_strides(ct_view *view) {

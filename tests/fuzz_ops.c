@@ -369,7 +369,8 @@ static bool start(void) {
 }
 
 int main(int argc, char **argv) {
-    static fuzz_calls calls = {.program = "fuzz_ops", .calls = 150000, .start = start, .call = call, .seconds = 8};
+    /* with sanitizers sixty thousand elements, one a chunk, in primitives take ten seconds */
+    static fuzz_calls calls = {.program = "fuzz_ops", .calls = 150000, .start = start, .call = call, .seconds = 40};
     if (getenv("FUZZ_DEVICE")) calls.seconds = 60; /* a device may compile its kernels when they are first used */
     return fuzz_calls_run(argc, argv, &calls);
 }

@@ -85,10 +85,14 @@ typedef enum opcheck_layout {
     OPCHECK_STEP,       /* every second element of the last dimension */
     OPCHECK_BACKWARDS,  /* the last dimension, and every second one before it, from its end to its start */
     OPCHECK_MIXED,      /* each input in another of these */
-    OPCHECK_STRIDE0,    /* one dimension repeats its first entry */
+    OPCHECK_STRIDE0,    /* the last dimension of more than one entry repeats its first */
+    OPCHECK_BROADCAST,  /* dimension 0 does */
     OPCHECK_LAYOUTS
 } opcheck_layout;
 const char *opcheck_layout_name(opcheck_layout layout);
+static inline bool opcheck_repeats(opcheck_layout layout) {
+    return layout == OPCHECK_STRIDE0 || layout == OPCHECK_BROADCAST;
+}
 
 /* Fills values (row-major) with a sample of the input's domain; integer asks for small integers instead of fractions. */
 void opcheck_fill(const opcheck_input *input, int position, bool integer, double *values, int64_t count);
@@ -97,7 +101,7 @@ int64_t opcheck_count(ct_dims shape);
 bool opcheck_is_index(const opcheck_input *input);
 
 /* A tensor with these values (rounded to dtype) in that layout; memory that is no element holds NaN or a huge number. With
- * OPCHECK_STRIDE0 values is changed to what the tensor then holds. Belongs to the scope. */
+ * layouts that repeat values is changed to what the tensor then holds. Belongs to the scope. */
 ct_tensor *opcheck_place(ct_dtype dtype, ct_dims shape, double *values, opcheck_layout layout);
 /* The elements of x as doubles, in row-major order; owned by the caller; NULL after an error. */
 double *opcheck_read(ct_tensor *x);

@@ -601,6 +601,7 @@ static void check_layouts(opcheck *check, problem *p) {
     const ct_dtype widest = opcheck_has_f64() ? CT_F64 : CT_F32;
     check_variant(check, p, 1, widest, OPCHECK_TRANSPOSED, OPCHECK_TRANSPOSED, false);
     check_variant(check, p, 1, widest, OPCHECK_DENSE, OPCHECK_STRIDE0, false);
+    check_variant(check, p, 1, widest, OPCHECK_DENSE, OPCHECK_BROADCAST, false);
     check_variant(check, p, 1, CT_F32, OPCHECK_BACKWARDS, OPCHECK_STEP, false);
     check_variant(check, p, 1, widest, OPCHECK_STEP, OPCHECK_BACKWARDS, false);
     if (check->what & OPCHECK_WIDE) return;

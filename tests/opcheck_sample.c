@@ -193,8 +193,8 @@ void opcheck_fill(const opcheck_input *input, int position, bool integer, double
 /* ---- Memory ---- */
 
 const char *opcheck_layout_name(opcheck_layout layout) {
-    static const char *const names[OPCHECK_LAYOUTS] = {"dense",     "transposed", "slice",   "step",
-                                                       "backwards", "mixed",      "stride 0"};
+    static const char *const names[OPCHECK_LAYOUTS] = {"dense",     "transposed", "slice",    "step",
+                                                       "backwards", "mixed",      "stride 0", "broadcast"};
     return names[layout];
 }
 
@@ -209,6 +209,7 @@ static int64_t lay_out(ct_view *view, opcheck_layout layout) {
         }
         return total;
     }
+    if (layout == OPCHECK_BROADCAST && view->ndim > 0) repeated = 0;
     for (int i = 0; i < view->ndim && layout == OPCHECK_STRIDE0; i++)
         if (view->dims[i] > 1) repeated = i;
     for (int i = view->ndim - 1; i >= 0; i--) {

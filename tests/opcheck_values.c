@@ -169,7 +169,7 @@ static opcheck_layout layout_of(const opcheck_input *input, int position, opchec
     static const opcheck_layout turns[] = {OPCHECK_STEP, OPCHECK_DENSE, OPCHECK_TRANSPOSED, OPCHECK_SLICE,
                                            OPCHECK_BACKWARDS};
     if (layout == OPCHECK_MIXED) return turns[position % 5];
-    return layout == OPCHECK_STRIDE0 && (input->flags & CT_ARG_MUTATED) ? OPCHECK_DENSE : layout;
+    return opcheck_repeats(layout) && (input->flags & CT_ARG_MUTATED) ? OPCHECK_DENSE : layout;
 }
 
 /* A change of the inputs that take a dtype, relative to their size: the same for every element of one input (`only`), or
@@ -476,8 +476,10 @@ static bool is_refused(opcheck *check, const opcheck_sample *sample, input_set *
 
 static bool is_in_amx(ct_dtype dtype) { return dtype == CT_BF16 || dtype == CT_I8 || dtype == CT_U8; }
 
-static void check_levels(opcheck *check, opcheck_sample *sample, input_set *set, const reference *ref, bool repeats,
-                         const char *only) {
+/* The layouts with these values: all that do not change them, or the one that has made them. */
+static void check_levels(opcheck *check, opcheck_sample *sample, input_set *set, const reference *ref,
+                         opcheck_layout values, const char *only) {
+    const bool repeats = opcheck_repeats(values);
     for (int level = 0; level < LEVELS; level++) {
         const char *name = only ? "device" : levels[level];
         const bool trapped = opcheck_trapped && strcmp(levels[level], "avx512amx") == 0;
@@ -494,7 +496,7 @@ static void check_levels(opcheck *check, opcheck_sample *sample, input_set *set,
         }
         bool goes_on = true; /* by the trap, where the first layout has used it */
         for (int layout = OPCHECK_DENSE; layout < OPCHECK_LAYOUTS && goes_on; layout++) {
-            if (repeats != (layout == OPCHECK_STRIDE0) ||
+            if ((repeats ? layout != (int)values : opcheck_repeats((opcheck_layout)layout)) ||
                 !wants_layout(sample, set->integer && !repeats, (opcheck_layout)layout))
                 continue;
             check_layout(check, sample, set, ref, name, (opcheck_layout)layout);
@@ -510,12 +512,17 @@ static void check_variant(opcheck *check, opcheck_sample *sample, ct_dtype dtype
     if (!best) best = ct_isa();
     if (!ct_device_has_dtype(ct_get_device(), dtype) || (check->what & OPCHECK_WIDE && is_narrow(dtype))) return;
     fill_all(sample, &set);
-    for (int repeats = 0; repeats < 2; repeats++) { /* ordinary layouts, then the one that changes the values */
-        if (repeats && (sample->largest > LARGE || sample->n_in == 0 || (integer && dtype != CT_I32))) break;
+    static const opcheck_layout kinds[] = {OPCHECK_DENSE, OPCHECK_STRIDE0, OPCHECK_BROADCAST};
+    for (int kind = 0; kind < 3; kind++) { /* ordinary layouts, then those that change the values */
+        if (kind && (sample->largest > LARGE || sample->n_in == 0 || (integer && dtype != CT_I32))) break;
         reference ref = {0};
+        if (kind) { /* as they were first */
+            free_all(&set);
+            fill_all(sample, &set);
+        }
         ct_scope { /* rounds the values to the dtype, and repeats them where a stride is 0 */
             ct_tensor *in[OPCHECK_INPUTS];
-            place_all(sample, &set, dtype, repeats ? OPCHECK_STRIDE0 : OPCHECK_DENSE, NULL, in);
+            place_all(sample, &set, dtype, kinds[kind], NULL, in);
         }
         if (integer && is_refused(check, sample, &set)) break;
         const ct_device device = opcheck_to_cpu();
@@ -525,7 +532,7 @@ static void check_variant(opcheck *check, opcheck_sample *sample, ct_dtype dtype
                        ct_error());
         ct_error_clear();
         if (!ok) break;
-        check_levels(check, sample, &set, &ref, repeats, ct_get_device().type == CT_CPU ? NULL : best);
+        check_levels(check, sample, &set, &ref, kinds[kind], ct_get_device().type == CT_CPU ? NULL : best);
         free_results(ref.of, ref.n);
     }
     free_all(&set);

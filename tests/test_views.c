@@ -172,6 +172,20 @@ TEST(pad_reads_its_list_for_the_last_axes) {
                  4);
 }
 
+/* Lines beside each other along one dimension, and one and the same along another. */
+TEST(softmax_of_an_expanded_batch_is_that_of_its_copy) {
+    const ct_dims whole[] = {CT_DIMS(3, 4, 70), CT_DIMS(3, 5, 4, 2), CT_DIMS(2, 80, 3)};
+    for (int i = 0; i < 3; i++) {
+        ct_dims one = whole[i];
+        one.d[0] = 1;
+        ct_tensor *x = ct_expand(ct_randn(one), whole[i]), *copy = ct_clone(x);
+        for (int axis = 1; axis < whole[i].n; axis++) {
+            CHECK(harness_same_bits(ct_softmax(x, axis), ct_softmax(copy, axis)));
+            CHECK(harness_same_bits(ct_log_softmax(x, axis), ct_log_softmax(copy, axis)));
+        }
+    }
+}
+
 /* Distances that an int64 just holds. */
 TEST(the_longest_steps_and_offsets_are_ordinary_numbers) {
     ct_tensor *x = F64(CT_DIMS(5), 1, 2, 3, 4, 5), *m = F64(CT_DIMS(2, 2), 1, 2, 3, 4);

@@ -79,7 +79,7 @@ static bool run(const ct_call *call, const ct_taps *t, int axis, bool transposed
     for (int i = 0; i < views[0]->ndim; i++)
         if (views[0]->dims[i] == 0) return true;
     sparse s = build(t, transposed, ct__scratch(call));
-    ct__lines(views, 2, axis, NARROW, WIDE, s.start[s.rows] + s.rows, bundles[views[0]->dtype], &s);
+    ct__lines(views, 2, axis, -1, NARROW, WIDE, s.start[s.rows] + s.rows, bundles[views[0]->dtype], &s);
     return true;
 }
 

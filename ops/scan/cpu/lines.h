@@ -19,9 +19,9 @@ typedef struct ct_bundle {
 typedef void (*ct_bundle_fn)(void *ctx, const ct_bundle *bundle);
 
 /* Calls fn for all lines of the views along axis of the first, at most `widest` at a time, and not many fewer than
- * `narrowest` where there are that many. `cost` elements are a line's work, for the size of chunks. Lines that lie
- * closest in the first view are neighbors. */
-void ct__lines(const ct_view *const *views, int n, int axis, int64_t narrowest, int64_t widest, int64_t cost,
+ * `narrowest` where there are that many. `cost` elements are a line's work, for the size of chunks. Neighbors are the lines
+ * along dimension `inner`, or with -1 those that lie closest in the first view, which may all be one and the same there. */
+void ct__lines(const ct_view *const *views, int n, int axis, int inner, int64_t narrowest, int64_t widest, int64_t cost,
                ct_bundle_fn fn, void *ctx);
 
 #endif

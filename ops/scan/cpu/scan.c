@@ -165,7 +165,7 @@ static bool run(const ct_call *call, const ct_bundle_fn *table, int64_t axis, bo
     scan s = {.n = x->ndim ? x->dims[at] : 1, .reverse = reverse};
     bool neighbors = false;
     for (int i = 0; i < x->ndim; i++) neighbors |= i != at && x->strides[i] == 1 && x->dims[i] > 1;
-    ct__lines(views, 3, at, neighbors ? 16 : 1, neighbors ? SIDE_BY_SIDE : INTERLEAVED, s.n, table[x->dtype], &s);
+    ct__lines(views, 3, at, -1, neighbors ? 16 : 1, neighbors ? SIDE_BY_SIDE : INTERLEAVED, s.n, table[x->dtype], &s);
     return true;
 }
 

@@ -63,31 +63,35 @@ static bool unit_along(const ct_call *call, int at) {
     return true;
 }
 
-/* Rows: contiguous along the axis in every view. Columns: another dimension is contiguous in every view. */
-static enum way way_of(const ct_call *call, int at) {
+/* Rows: contiguous along the axis in every view. Columns: another dimension, `inner`, is contiguous in every view. */
+static enum way way_of(const ct_call *call, int at, int *inner) {
     const ct_view *x = call->in[0];
     int64_t n = x->ndim ? x->dims[at] : 1;
     bool rows = unit_along(call, at);
+    *inner = -1;
     if (rows && n > SHORT_ROW) return BY_ROWS;
     for (int i = 0; i < x->ndim; i++)
-        if (i != at && x->dims[i] > 1 && unit_along(call, i)) return BY_COLUMNS;
+        if (i != at && x->dims[i] > 1 && unit_along(call, i)) {
+            *inner = i;
+            return BY_COLUMNS;
+        }
     return n <= PACK_LINE ? BY_PACKING : rows ? BY_ROWS : NO_WAY;
 }
 
 static const char *can(const ct_call *call, int64_t axis) {
     const ct_view *x = call->in[0];
-    int at = axis_of(x, axis);
+    int at = axis_of(x, axis), inner;
     int64_t lines = 1;
     for (int i = 0; i < x->ndim; i++)
         if (i != at) lines *= x->dims[i];
     if (x->ndim && x->dims[at] >= LONG_ROW && lines < 16) return "few long rows";
-    return way_of(call, at) == NO_WAY ? "no dimension is contiguous in all views" : NULL;
+    return way_of(call, at, &inner) == NO_WAY ? "no dimension is contiguous in all views" : NULL;
 }
 
 static bool run(const ct_call *call, const ct_bundle_fn *table, int64_t axis) {
     const ct_view *x = call->in[0], *y = call->out[0];
-    int at = axis_of(x, axis);
-    softmax_call s = {.n = x->ndim ? x->dims[at] : 1, .way = way_of(call, at)};
+    int at = axis_of(x, axis), inner;
+    softmax_call s = {.n = x->ndim ? x->dims[at] : 1, .way = way_of(call, at, &inner)};
     const ct_view *views[] = {x, y, call->n_in > 1 ? call->in[1] : NULL};
     int64_t count = 1;
     for (int i = 0; i < x->ndim; i++) count *= x->dims[i];
@@ -100,7 +104,7 @@ static bool run(const ct_call *call, const ct_bundle_fn *table, int64_t axis) {
         if (i != at && (size_t)y->strides[i] * size % 64 != 0 && y->dims[i] > 1) s.streams = false;
     static const int64_t narrowest[] = {[BY_ROWS] = 1, [BY_COLUMNS] = 32, [BY_PACKING] = PACKED};
     static const int64_t widest[] = {[BY_ROWS] = 64, [BY_COLUMNS] = COLUMNS, [BY_PACKING] = PACKED};
-    ct__lines(views, 3, at, narrowest[s.way], widest[s.way], 4 * s.n, table[x->dtype], &s);
+    ct__lines(views, 3, at, inner, narrowest[s.way], widest[s.way], 4 * s.n, table[x->dtype], &s);
     return true;
 }
 
@@ -109,9 +113,10 @@ static bool run(const ct_call *call, const ct_bundle_fn *table, int64_t axis) {
 static int64_t row_of(const ct_call *call, int64_t axis) {
     const ct_view *x = call->in[0];
     const int at = axis_of(x, axis);
+    int inner;
     for (int i = at + 1; i < x->ndim; i++)
         if (x->dims[i] > 1) return 0;
-    return x->ndim && way_of(call, at) == BY_ROWS ? x->dims[at] : 0;
+    return x->ndim && way_of(call, at, &inner) == BY_ROWS ? x->dims[at] : 0;
 }
 
 static void run_part(const ct_bundle_fn *table, ct_dtype dtype, int n_in, int64_t row, int64_t n, char *const *ptr) {

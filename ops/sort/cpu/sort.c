@@ -209,7 +209,7 @@ static bool sort_run_of(sorting *s) {
     s->per_worker = worker_bytes(s, s->item_bytes);
     if (s->n == 0 || s->lines == 0) return true;
     if (by_long_lines(s)) walk_long_lines(s);
-    else ct__lines(s->views, 3, s->axis, 1, NEIGHBORS, 16 * s->n, sort_bundle, s);
+    else ct__lines(s->views, 3, s->axis, -1, 1, NEIGHBORS, 16 * s->n, sort_bundle, s);
     return true;
 }
 
@@ -274,7 +274,7 @@ static bool topk_run(const ct_call *call, ct_stream *stream) {
     s.descending = !attrs->smallest;
     s.item_bytes = topk_bytes(&s);
     s.per_worker = worker_bytes(&s, s.item_bytes);
-    if (s.k > 0 && s.lines > 0) ct__lines(s.views, 3, s.axis, 1, NEIGHBORS, 4 * s.n, topk_bundle, &s);
+    if (s.k > 0 && s.lines > 0) ct__lines(s.views, 3, s.axis, -1, 1, NEIGHBORS, 4 * s.n, topk_bundle, &s);
     return true;
 }
 
@@ -301,7 +301,7 @@ static size_t kth_scratch(const ct_call *call, int64_t axis) {
 static bool kth_run(sorting *s) {
     s->item_bytes = (size_t)s->n * s->item;
     s->per_worker = worker_bytes(s, s->item_bytes);
-    if (s->n > 0 && s->lines > 0) ct__lines(s->views, 3, s->axis, 1, NEIGHBORS, 8 * s->n, kth_bundle, s);
+    if (s->n > 0 && s->lines > 0) ct__lines(s->views, 3, s->axis, -1, 1, NEIGHBORS, 8 * s->n, kth_bundle, s);
     return true;
 }
 

@@ -21,24 +21,31 @@ typedef struct walk {
 
 static int64_t magnitude(int64_t a) { return a < 0 ? -a : a; }
 
-/* All dimensions but the axis, the longest steps of the first view outermost. */
-static void take_dims(walk *w, const ct_view *const *views, int axis) {
+/* Dimension i of the views as the one at place `at` of the walk. */
+static void put_dim(walk *w, int at, const ct_view *const *views, int axis, int i) {
+    const ct_view *x = views[0];
+    w->dims[at] = x->dims[i];
+    for (int k = 0; k < w->views; k++) {
+        if (!views[k]) continue;
+        bool lacks_axis = views[k]->ndim < x->ndim;
+        w->strides[k][at] = views[k]->strides[lacks_axis && i > axis ? i - 1 : i];
+    }
+}
+
+/* All dimensions but the axis, the longest steps of the first view outermost, but for `inner`, which is innermost if it is one of them. */
+static void take_dims(walk *w, const ct_view *const *views, int axis, int inner) {
     const ct_view *x = views[0];
     for (int i = 0; i < x->ndim; i++) {
-        if (i == axis) continue;
+        if (i == axis || i == inner) continue;
         int at = w->n++;
         while (at > 0 && magnitude(w->strides[0][at - 1]) < magnitude(x->strides[i])) {
             w->dims[at] = w->dims[at - 1];
             for (int k = 0; k < w->views; k++) w->strides[k][at] = w->strides[k][at - 1];
             at--;
         }
-        w->dims[at] = x->dims[i];
-        for (int k = 0; k < w->views; k++) {
-            if (!views[k]) continue;
-            bool lacks_axis = views[k]->ndim < x->ndim;
-            w->strides[k][at] = views[k]->strides[lacks_axis && i > axis ? i - 1 : i];
-        }
+        put_dim(w, at, views, axis, i);
     }
+    if (inner >= 0) put_dim(w, w->n++, views, axis, inner);
 }
 
 static void join_dims(walk *w) {
@@ -79,7 +86,7 @@ static void task(void *ctx, int64_t chunk, int worker) {
     for (int64_t i = chunk * w->chunk; i < end; i++) run_bundle(w, i, worker);
 }
 
-void ct__lines(const ct_view *const *views, int n, int axis, int64_t narrowest, int64_t widest, int64_t cost,
+void ct__lines(const ct_view *const *views, int n, int axis, int inner, int64_t narrowest, int64_t widest, int64_t cost,
                ct_bundle_fn fn, void *ctx) {
     walk w = {.views = n, .fn = fn, .ctx = ctx};
     for (int k = 0; k < n; k++) {
@@ -88,7 +95,7 @@ void ct__lines(const ct_view *const *views, int n, int axis, int64_t narrowest, 
         w.start.at[k] = (char *)views[k]->buffer + views[k]->offset * w.element[k];
         w.start.step[k] = views[k]->ndim == views[0]->ndim && views[k]->ndim ? views[k]->strides[axis] : 0;
     }
-    take_dims(&w, views, axis);
+    take_dims(&w, views, axis, inner);
     join_dims(&w);
     w.inner = w.n ? w.dims[w.n - 1] : 1;
     for (int k = 0; k < n; k++) w.start.line[k] = w.n ? w.strides[k][w.n - 1] : 0;
