@@ -21,6 +21,7 @@ void ct__take_options(const char *type, void *options, size_t size, const void *
     const size_t n = given ? *(const size_t *)given : 0;
     memset(options, 0, size);
     if (given && is_known(type, given, size, sizeof n, n)) memcpy(options, given, n > size ? size : n);
+    *(size_t *)options = size; /* which they may be given on by */
 }
 
 const void *ct__take_class(const char *type, void *own, size_t size, const void *given) {

@@ -182,6 +182,7 @@ TEST(sizes_of_modules_are_below_two_to_the_31) {
     refused(ct_nn_vit(.image = (int64_t)1 << 40, .patch = 1), CT_ERR_VALUE, "nn_vit: image is 1099511627776");
     refused(ct_nn_vit(.image = (int64_t)1 << 30, .patch = 1), CT_ERR_SHAPE, "normal: ");
     refused(ct_nn_lenet(HUGE_SIZE), CT_ERR_VALUE, "nn_lenet: image is 4611686018427387904");
+    refused(ct_nn_lenet(INT32_MAX), CT_ERR_VALUE, "nn_lenet: image is 2147483647, which leaves more features than");
     refused(ct_nn_mobilenet_v2(.width = 1e300), CT_ERR_VALUE, "nn_mobilenet_v2: width is 1e+300");
     refused(ct_nn_mobilenet_v2(.width = NAN), CT_ERR_VALUE, "nn_mobilenet_v2: width is nan");
     refused(ct_nn_depthwise_conv2d(HUGE_SIZE, 3, .multiplier = 4), CT_ERR_VALUE, "nn_depthwise_conv2d: channels is");

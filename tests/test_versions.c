@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include <cotangent/backend.h>
+#include <cotangent/nn.h>
 
 #include "tests/guarded_page.h"
 #include "tests/harness.h"
@@ -271,4 +272,22 @@ TEST(options_of_a_newer_header_are_taken_unless_one_is_set_that_is_not_known) {
     snprintf(expected, sizeof expected, "sum: an option is set that version %s of the library does not have",
              ct_version_text());
     CHECK_ERROR(CT_ERR_UNSUPPORTED, expected);
+}
+
+/* A depthwise convolution is made with what the separable one was given. */
+TEST(options_that_are_given_on_say_the_size_that_they_have) {
+    struct {
+        ct_nn_conv_options options;
+        int64_t later[2];
+    } newer = {.options = {.size = sizeof newer, .pad = 1}};
+    ct_nn_conv_options older = {.size = offsetof(ct_nn_conv_options, pad), .stride = 1};
+    const ct_nn_conv_options *given[] = {NULL, at_the_end(&newer, sizeof newer), at_the_end(&older, older.size)};
+    for (int i = 0; i < 3; i++) {
+        ct_module *module = ct_nn_separable_conv2d_p(2, 3, 3, given[i]);
+        REQUIRE(module != NULL);
+        const int64_t side = i == 1 ? 5 : 3;
+        ct_tensor *y = ct_forward(module, ct_ones(CT_DIMS(1, 2, 5, 5)));
+        CHECK(y && ct_dim(y, 1) == 3 && ct_dim(y, 2) == side && ct_dim(y, 3) == side);
+        ct_module_free(module);
+    }
 }

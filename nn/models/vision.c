@@ -91,6 +91,12 @@ ct_module *ct_nn_lenet_p(int64_t image, const ct_nn_model_options *options) {
     }
     if (!ct__positive("nn_lenet", "image", image)) return NULL;
     const int64_t side = image / 2 / 2;
+    int64_t features;
+    if (__builtin_mul_overflow(side, 64 * side, &features)) {
+        ct_fail(CT_ERR_VALUE, "nn_lenet", "image is %lld, which leaves more features than can be counted",
+                (long long)image);
+        return NULL;
+    }
     ct_module *m = ct__sequential_new("lenet");
     bool ok = m && ct__enter_layout(m, &o) &&
               ct_module_add(m, "conv1", ct_nn_conv2d(o.channels, 32, 5, .pad = 2, .channels_last = o.channels_last)) &&
@@ -101,7 +107,7 @@ ct_module *ct_nn_lenet_p(int64_t image, const ct_nn_model_options *options) {
               ct_module_add(m, "pool2", ct_nn_max_pool2d(2, .channels_last = o.channels_last)) &&
               ct__leave_layout(m, &o) && ct_module_add(m, "flatten", ct_nn_flatten()) &&
               (o.dropout == 0 || ct_module_add(m, "drop1", ct_nn_dropout(o.dropout))) &&
-              ct_module_add(m, "fc1", ct_nn_linear(64 * side * side, 256)) && ct_module_add(m, "relu3", ct_nn_relu()) &&
+              ct_module_add(m, "fc1", ct_nn_linear(features, 256)) && ct_module_add(m, "relu3", ct_nn_relu()) &&
               (o.dropout == 0 || ct_module_add(m, "drop2", ct_nn_dropout(o.dropout))) &&
               ct_module_add(m, "fc2", ct_nn_linear(256, o.classes));
     return ct__finish(m, ok);

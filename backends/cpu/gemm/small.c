@@ -42,7 +42,8 @@ static inline __attribute__((always_inline)) void multiply(const ct_gemm *g, con
     t.scale = g->scale;
     t.far_c = false;
     t.ahead = NULL;
-    t.ahead_step = 0;
+    t.ahead_slowly = false;
+    t.ahead_step = t.ahead_span = t.ahead_jump = 0;
     if (g->b_col != 1) {
         const ct__matrix src = {b, g->b_type, g->b_row, g->b_col};
         ct__gemm_isa->pack_b(kernel, &src, stack, g->k, g->n);
