@@ -116,8 +116,14 @@ static void FOLD_FN(_rows)(void *acc, const void *x, int64_t rows, int64_t step,
     }
 }
 
-/* Four vectors of columns: of two rows; all of a with all of b; and into level. */
+/* Four vectors of columns: of two rows, while those of the rows eight further are prefetched; all of a with all of b; and into level. */
+#define FOLD_AHEAD(p) \
+    for (int k_ = 0; k_ < 4 * L; k_ += 64 / (int)sizeof *x) __builtin_prefetch((p) + 8 * step + k_, 0, 2)
 #define FOLD_TWO(a, p, q)                                                                                          \
+    if (prefetch) {                                                                                                \
+        FOLD_AHEAD(p);                                                                                             \
+        FOLD_AHEAD(q);                                                                                             \
+    }                                                                                                              \
     FOLD_V a##0 = FOLD_STEP(FOLD_LOAD(p), FOLD_LOAD(q)), a##1 = FOLD_STEP(FOLD_LOAD((p) + L), FOLD_LOAD((q) + L)), \
            a##2 = FOLD_STEP(FOLD_LOAD((p) + 2 * L), FOLD_LOAD((q) + 2 * L)),                                       \
            a##3 = FOLD_STEP(FOLD_LOAD((p) + 3 * L), FOLD_LOAD((q) + 3 * L))
@@ -137,9 +143,6 @@ static inline void FOLD_FN(_eight)(FOLD_S *level /* (n) */, const FOLD_T *x /* (
                  *x6 = x + 6 * step, *x7 = x + 7 * step;
     int64_t j = 0;
     for (; j + 4 * L <= n; j += 4 * L) {
-        if (prefetch) /* the eight rows after these */
-            for (int i = 8; i < 16; i++)
-                for (int k = 0; k < 4 * L; k += 64 / (int)sizeof *x) __builtin_prefetch(x + i * step + j + k, 0, 2);
         FOLD_TWO(a, x + j, x1 + j);
         FOLD_TWO(b, x2 + j, x3 + j);
         FOLD_ALL(a, b);
@@ -151,6 +154,7 @@ static inline void FOLD_FN(_eight)(FOLD_S *level /* (n) */, const FOLD_T *x /* (
         FOLD_LEVEL(level + j + 2 * L, a2), FOLD_LEVEL(level + j + 3 * L, a3);
     }
     for (; j + L <= n; j += L) {
+        for (int i = 8; prefetch && i < 16; i++) __builtin_prefetch(x + i * step + j, 0, 2);
         FOLD_V a =
             FOLD_STEP(FOLD_STEP(FOLD_LOAD(x + j), FOLD_LOAD(x1 + j)), FOLD_STEP(FOLD_LOAD(x2 + j), FOLD_LOAD(x3 + j)));
         FOLD_V b =
@@ -207,6 +211,7 @@ static void FOLD_FN(_columns)(void *acc, const void *from, int64_t n, int64_t ro
 #undef FOLD_EIGHT
 #undef FOLD_FIRST
 #undef FOLD_JOIN
+#undef FOLD_AHEAD
 #undef FOLD_TWO
 #undef FOLD_ALL
 #undef FOLD_LEVEL
