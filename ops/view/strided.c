@@ -129,8 +129,7 @@ bool as_strided_view_infer(ct_infer *infer) {
     const as_strided_view_attrs *at = infer->attrs;
     const ct_view *x = infer->in[0];
     ct_view *out = &infer->out[0];
-    if (!ct__view_is_dense(x))
-        return ct_infer_fail(infer, CT_ERR_SHAPE, "x is %s and not contiguous", ct_view_text(x));
+    if (!ct__view_is_dense(x)) return ct_infer_fail(infer, CT_ERR_SHAPE, "x is %s and not contiguous", ct_view_text(x));
     if (!inside(infer, ct__count(x->ndim, x->dims), at->shape, at->strides, at->offset) ||
         !ct__infer_shape(infer, &at->shape, x->dtype))
         return false;
