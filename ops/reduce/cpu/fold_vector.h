@@ -116,40 +116,22 @@ static void FOLD_FN(_rows)(void *acc, const void *x, int64_t rows, int64_t step,
     }
 }
 
-/* Two vectors of columns: of two rows, while those of the rows eight further are prefetched. And one into level. */
-#define FOLD_AHEAD(p) \
-    for (int k_ = 0; k_ < 2 * L; k_ += 64 / (int)sizeof *x) __builtin_prefetch((p) + 8 * step + k_, 0, 2)
-#define FOLD_TWO(a, p, q) \
-    if (prefetch) {       \
-        FOLD_AHEAD(p);    \
-        FOLD_AHEAD(q);    \
-    }                     \
-    FOLD_V a##0 = FOLD_STEP(FOLD_LOAD(p), FOLD_LOAD(q)), a##1 = FOLD_STEP(FOLD_LOAD((p) + L), FOLD_LOAD((q) + L))
-#define FOLD_LEVEL(p, a) FOLD_DO(_put)(p, first ? a : FOLD_STEP(FOLD_DO(_get)(p), a))
-
-/* level[j] = level[j] op (rows of x folded in pairs); level is only written when first. Of each row two vectors at a time, but in the baseline,
- * which is to be small: many streams of single lines come from memory at half the rate of one. */
+/* level[j] = level[j] op (rows of x folded in pairs); level is only written when first. */
 static inline void FOLD_FN(_eight)(FOLD_S *level /* (n) */, const FOLD_T *x /* (8, n) */, int64_t n, int64_t step,
                                    bool first, bool prefetch) {
     enum { L = LANES(FOLD_D) };
     const FOLD_T *x1 = x + step, *x2 = x + 2 * step, *x3 = x + 3 * step, *x4 = x + 4 * step, *x5 = x + 5 * step,
                  *x6 = x + 6 * step, *x7 = x + 7 * step;
-    int64_t j = 0;
-    for (; CT_ISA_LEVEL > 0 && j + 2 * L <= n; j += 2 * L) {
-        FOLD_TWO(a, x + j, x1 + j);
-        FOLD_TWO(b, x2 + j, x3 + j);
-        FOLD_TWO(c, x4 + j, x5 + j);
-        FOLD_TWO(d, x6 + j, x7 + j);
-        FOLD_LEVEL(level + j, FOLD_STEP(FOLD_STEP(a0, b0), FOLD_STEP(c0, d0)));
-        FOLD_LEVEL(level + j + L, FOLD_STEP(FOLD_STEP(a1, b1), FOLD_STEP(c1, d1)));
-    }
-    for (; j + L <= n; j += L) {
-        for (int i = 8; prefetch && i < 16; i++) __builtin_prefetch(x + i * step + j, 0, 2);
+    for (int64_t j = 0; j + L <= n; j += L) {
+        for (int i = 8; i < 16 && prefetch; i++) /* the eight rows after these */
+            __builtin_prefetch(x + i * step + j, 0, 2);
         FOLD_V a =
             FOLD_STEP(FOLD_STEP(FOLD_LOAD(x + j), FOLD_LOAD(x1 + j)), FOLD_STEP(FOLD_LOAD(x2 + j), FOLD_LOAD(x3 + j)));
         FOLD_V b =
             FOLD_STEP(FOLD_STEP(FOLD_LOAD(x4 + j), FOLD_LOAD(x5 + j)), FOLD_STEP(FOLD_LOAD(x6 + j), FOLD_LOAD(x7 + j)));
-        FOLD_LEVEL(level + j, FOLD_STEP(a, b));
+        a = FOLD_STEP(a, b);
+        if (!first) a = FOLD_STEP(FOLD_DO(_get)(level + j), a);
+        FOLD_DO(_put)(level + j, a);
     }
 }
 
@@ -201,6 +183,3 @@ static void FOLD_FN(_columns)(void *acc, const void *from, int64_t n, int64_t ro
 #undef FOLD_EIGHT
 #undef FOLD_FIRST
 #undef FOLD_JOIN
-#undef FOLD_AHEAD
-#undef FOLD_TWO
-#undef FOLD_LEVEL
