@@ -37,7 +37,9 @@ def cpu_field(name):
 
 
 def widest_vectors():
-    """What ATEN_CPU_CAPABILITY may be set to here, at most: PyTorch ends with an illegal instruction above it. None: leave it alone."""
+    """What ATEN_CPU_CAPABILITY is, or may be set to here, at most: PyTorch ends with an illegal instruction above it. None: leave it alone."""
+    if os.environ.get('ATEN_CPU_CAPABILITY'):
+        return os.environ['ATEN_CPU_CAPABILITY']
     flags = set(cpu_field('flags').split())
     if {'avx512f', 'avx512bw', 'avx512dq', 'avx512vl', 'fma'} <= flags:
         return 'avx512'

@@ -1,4 +1,5 @@
-/* Asks the system for the caches; where it does not know, they are those of most processors: 32 KiB and 1 MiB, 8 ways each. */
+/* Asks the system for the caches; where it does not know, they are those of most processors: 32 KiB and 1 MiB, 8 ways each. The
+ * processor itself tells its family. */
 #include "backends/cpu/gemm/caches.h"
 
 #if defined(__x86_64__)
